@@ -1,0 +1,304 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Client talks to one daemon. Its methods are safe for concurrent use. Every error
+// that the daemon gave, and every failure to reach it, is an *Error.
+type Client struct {
+	socket string
+	http   *http.Client
+}
+
+// host fills the part of a URL that a unix socket has no use for.
+const host = "http://sbxd"
+
+// Dial returns a client of the daemon behind socket, after one connection that shows
+// that it is there and belongs to the caller or to root. ExitNoDaemon: nobody listens.
+func Dial(socket string) (*Client, error) {
+	c := New(socket)
+	conn, err := dialChecked(context.Background(), socket)
+	if err != nil {
+		return nil, c.noDaemon(err)
+	}
+	conn.Close()
+	return c, nil
+}
+
+// New returns a client without a first connection.
+func New(socket string) *Client {
+	t := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialChecked(ctx, socket)
+		},
+		DisableCompression: true,
+	}
+	return &Client{socket: socket, http: &http.Client{Transport: t}}
+}
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Socket returns the path of the daemon's socket.
+func (c *Client) Socket() string { return c.socket }
+
+// Version describes the daemon.
+func (c *Client) Version(ctx context.Context) (v VersionInfo, err error) {
+	return v, c.do(ctx, http.MethodGet, "/version", nil, nil, &v)
+}
+
+// Start starts a session and returns when commands can be run in it.
+func (c *Client) Start(ctx context.Context, r StartRequest) (s Session, err error) {
+	if bad := notText(r.Project, r.Home); bad != "" {
+		return s, &Error{
+			Code: ExitRefused, Message: fmt.Sprintf("path %q is not UTF-8", bad),
+			Hint: "rename it, or reach it by a path that is",
+		}
+	}
+	return s, c.do(ctx, http.MethodPost, "/sessions", nil, r, &s)
+}
+
+// notText returns the first path that JSON would change under way, or "".
+func notText(paths ...string) string {
+	for _, p := range paths {
+		if !utf8.ValidString(p) {
+			return p
+		}
+	}
+	return ""
+}
+
+// List returns the sessions that the caller may see, oldest first.
+func (c *Client) List(ctx context.Context) (s []Session, err error) {
+	return s, c.do(ctx, http.MethodGet, "/sessions", nil, nil, &s)
+}
+
+// Session returns one session by id or name, with the number of unlanded entries.
+func (c *Client) Session(ctx context.Context, id string) (s Session, err error) {
+	return s, c.do(ctx, http.MethodGet, session(id), nil, nil, &s)
+}
+
+// Stop ends every process of a session; its work is kept.
+func (c *Client) Stop(ctx context.Context, id string) (s Session, err error) {
+	return s, c.do(ctx, http.MethodPost, session(id, "stop"), nil, nil, &s)
+}
+
+// Resume starts a stopped session again, with its work and today's policy.
+func (c *Client) Resume(ctx context.Context, id string) (s Session, err error) {
+	return s, c.do(ctx, http.MethodPost, session(id, "resume"), nil, nil, &s)
+}
+
+// Remove stops a session and removes it. Unlanded work needs Discard (ExitGate).
+func (c *Client) Remove(ctx context.Context, id string, r RemoveRequest) error {
+	q := url.Values{}
+	if r.Discard {
+		q.Set("discard", "true")
+	}
+	return c.do(ctx, http.MethodDelete, session(id), q, nil, nil)
+}
+
+// Commands returns the commands of a session that its shim still knows, oldest first.
+func (c *Client) Commands(ctx context.Context, id string) (l []Command, err error) {
+	return l, c.do(ctx, http.MethodGet, session(id, "execs"), nil, nil, &l)
+}
+
+// Log streams what a command wrote, both channels as they came, from the given number
+// of bytes on. The caller closes it.
+func (c *Client) Log(ctx context.Context, id, exec string, from int64) (io.ReadCloser, error) {
+	q := url.Values{}
+	if from > 0 {
+		q.Set("from", strconv.FormatInt(from, 10))
+	}
+	resp, err := c.send(ctx, http.MethodGet, session(id, "log", exec), q, nil)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// DiffOptions choose what Diff returns.
+type DiffOptions struct {
+	Home bool // HOME's view instead of the project's
+	Text bool // with a unified diff
+}
+
+// Diff returns what a session changed.
+func (c *Client) Diff(ctx context.Context, id string, o DiffOptions) (d Diff, err error) {
+	q := url.Values{}
+	if o.Home {
+		q.Set("home", "true")
+	}
+	if o.Text {
+		q.Set("text", "true")
+	}
+	return d, c.do(ctx, http.MethodGet, session(id, "diff"), q, nil, &d)
+}
+
+// Land lands a session's changeset. An error of code ExitConflict, ExitGate or
+// ExitDrift comes with the landing that was planned.
+func (c *Client) Land(ctx context.Context, id string, r LandRequest) (l Landing, err error) {
+	return l, c.do(ctx, http.MethodPost, session(id, "land"), nil, r, &l)
+}
+
+// Lands returns the caller's landings, newest first.
+func (c *Client) Lands(ctx context.Context) (l []Landing, err error) {
+	return l, c.do(ctx, http.MethodGet, "/lands", nil, nil, &l)
+}
+
+// Undo takes a landing back.
+func (c *Client) Undo(ctx context.Context, landing string, r UndoRequest) (l Landing, err error) {
+	return l, c.do(ctx, http.MethodPost, "/lands/"+url.PathEscape(landing)+"/undo", nil, r, &l)
+}
+
+// Explain tells what a session makes of an absolute path.
+func (c *Client) Explain(ctx context.Context, id, path string) (e Explanation, err error) {
+	q := url.Values{"path": {path}}
+	return e, c.do(ctx, http.MethodGet, session(id, "explain"), q, nil, &e)
+}
+
+// Sweep removes what dead sessions left.
+func (c *Client) Sweep(ctx context.Context, r SweepRequest) (s Sweep, err error) {
+	return s, c.do(ctx, http.MethodPost, "/sweep", nil, r, &s)
+}
+
+// Events calls f for every change of state from now on, until ctx ends or f fails.
+func (c *Client) Events(ctx context.Context, f func(StateEvent) error) error {
+	resp, err := c.send(ctx, http.MethodGet, "/events", nil, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	dec := json.NewDecoder(resp.Body)
+	for {
+		var e StateEvent
+		if err := dec.Decode(&e); err != nil {
+			return context.Cause(ctx)
+		}
+		if err := f(e); err != nil {
+			return err
+		}
+	}
+}
+
+func session(id string, rest ...string) string {
+	p := "/sessions/" + url.PathEscape(id)
+	for _, r := range rest {
+		p += "/" + url.PathEscape(r)
+	}
+	return p
+}
+
+// do sends one request and decodes the answer into out. A failed Land or Undo carries
+// its plan beside the error.
+func (c *Client) do(ctx context.Context, method, path string, q url.Values, in, out any) error {
+	resp, err := c.send(ctx, method, path, q, in)
+	if err != nil {
+		var bad *failure
+		if errors.As(err, &bad) {
+			if out != nil && len(bad.body.Plan) > 0 {
+				_ = json.Unmarshal(bad.body.Plan, out)
+			}
+			return bad.body.Error
+		}
+		return err
+	}
+	defer resp.Body.Close()
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return &Error{Code: ExitFailed, Message: fmt.Sprintf("reading the daemon's answer: %v", err)}
+	}
+	return nil
+}
+
+// Failure is the body of an answer that is not 2xx: an Error, and beside it the plan
+// that was not carried out, if there is one.
+type Failure struct {
+	*Error
+	Plan json.RawMessage `json:"plan,omitempty"`
+}
+
+type failure struct{ body Failure }
+
+func (f *failure) Error() string { return f.body.Error.Error() }
+func (f *failure) Unwrap() error { return f.body.Error }
+
+// maxAnswer bounds the body of an error.
+const maxAnswer = 64 << 20
+
+func (c *Client) send(ctx context.Context, method, path string, q url.Values, in any) (*http.Response, error) {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return nil, &Error{Code: ExitUsage, Message: fmt.Sprintf("encoding the request: %v", err)}
+		}
+		body = bytes.NewReader(b)
+	}
+	u := host + "/" + Version + path
+	if len(q) > 0 {
+		u += "?" + q.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u, body)
+	if err != nil {
+		return nil, &Error{Code: ExitUsage, Message: fmt.Sprintf("making the request: %v", err)}
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unreached(ctx, err)
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, decodeFailure(resp)
+}
+
+func decodeFailure(resp *http.Response) error {
+	var f failure
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err == nil {
+		err = json.Unmarshal(b, &f.body)
+	}
+	if err != nil || f.body.Error == nil || f.body.Error.Message == "" {
+		f.body = Failure{Error: &Error{Code: ExitFailed, Message: "the daemon answered " + resp.Status}}
+	}
+	return &f
+}
+
+// unreached tells a daemon that is not there from a connection that broke.
+func (c *Client) unreached(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" || errors.As(err, new(*strangerError)) {
+		return c.noDaemon(err)
+	}
+	return &Error{Code: ExitFailed, Message: fmt.Sprintf("the connection to the daemon broke: %v", err)}
+}
+
+func (c *Client) noDaemon(err error) error {
+	if s := new(strangerError); errors.As(err, &s) {
+		return &Error{Code: ExitDenied, Message: s.Error(), Hint: "set SBXD_SOCKET to your own daemon's"}
+	}
+	if errors.Is(err, errPermission) {
+		return &Error{Code: ExitDenied, Message: fmt.Sprintf("%s is not yours to use", c.socket), Hint: "run your own daemon: sbxd serve"}
+	}
+	return &Error{
+		Code: ExitNoDaemon, Message: fmt.Sprintf("no daemon answers on %s", c.socket),
+		Hint: "start one: sbxd serve, or systemctl start sbxd",
+	}
+}
