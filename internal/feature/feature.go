@@ -11,8 +11,6 @@ package feature
 const (
 	FDLowerdir      = "fd-lowerdir"      // overlayfs layers given as descriptors (Linux 6.13), else /proc/self/fd paths
 	Landlock        = "landlock"         // Landlock in the guest
-	NewMountAPI     = "mount-api"        // fsopen, fsconfig, open_tree, move_mount
-	Openat2         = "openat2"          // openat2(2) (Linux 5.6)
 	PeerPidfd       = "peer-pidfd"       // SO_PEERPIDFD (Linux 6.5)
 	Pidfd           = "pidfd"            // pidfd_open, pidfd_send_signal (Linux 5.3)
 	RenameExchange  = "openat2-exchange" // renameat2(RENAME_EXCHANGE) on the project's file system

@@ -1,0 +1,118 @@
+// Package testbox is what the tests of this project stand on: skips that name
+// what is missing, suites that fail when they leave something behind, an
+// unprivileged user, and tests that run in namespaces of their own.
+//
+// The one idea: real mounts, processes and ids in tests, and no trace of them
+// afterwards. Only tests import it; it knows probes, never the packages that
+// are tested.
+package testbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sbxd/sbxd/internal/probe"
+)
+
+// needs is what Need knows, by name. Any other name is a program in PATH.
+var needs = map[string]func() error{
+	"fuse":           probe.Fuse,
+	"landlock":       func() error { _, err := probe.LandlockABI(); return err },
+	"overlay-userns": func() error { return probe.OverlayUserNS(Root()) },
+	"root":           root,
+	"tun":            probe.Tun,
+	"unprivileged":   unprivileged,
+	"userns":         probe.UserNS,
+	"bwrap":          bwrap,
+}
+
+var found = struct {
+	sync.Mutex // guards the fields below
+	results    map[string]error
+}{results: map[string]error{}}
+
+// Need skips the test, naming the first of things that this machine does not
+// have: bwrap (present and working), userns, overlay-userns, root, unprivileged
+// (a uid other than 0 can be had), fuse, tun, landlock, or a program's name.
+// With SBXD_TEST_STRICT=1 a missing thing fails the test instead. With
+// SBXD_TEST_LOG=FILE each outcome is appended to FILE as "ran" or "skip", the
+// test and the thing, so that a run that skipped everything can be told.
+func Need(t testing.TB, things ...string) {
+	t.Helper()
+	for _, thing := range things {
+		err := lookup(thing)
+		if err == nil {
+			continue
+		}
+		record("skip", t.Name(), thing)
+		if os.Getenv("SBXD_TEST_STRICT") == "1" {
+			t.Fatalf("needs %s: %v", thing, err)
+		}
+		t.Skipf("needs %s: %v", thing, err)
+	}
+	record("ran", t.Name(), strings.Join(things, ","))
+}
+
+// lookup probes a thing once for the whole suite.
+func lookup(thing string) error {
+	found.Lock()
+	defer found.Unlock()
+	if err, ok := found.results[thing]; ok {
+		return err
+	}
+	f, ok := needs[thing]
+	if !ok {
+		f = func() error { return probe.Program(thing) }
+	}
+	err := f()
+	found.results[thing] = err
+	return err
+}
+
+func record(what, test, thing string) {
+	name := os.Getenv("SBXD_TEST_LOG")
+	if name == "" {
+		return
+	}
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return
+	}
+	defer func() { _ = f.Close() }()
+	_, _ = fmt.Fprintf(f, "%s\t%s\t%s\n", what, test, thing)
+}
+
+func root() error {
+	if os.Geteuid() != 0 {
+		return errors.New("this process is not root")
+	}
+	return nil
+}
+
+func unprivileged() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	cmd := exec.Command("/bin/true")
+	cmd.SysProcAttr = asUser(true)
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("become uid %d: %w", uid, err)
+	}
+	return nil
+}
+
+func bwrap() error {
+	if err := probe.Program("bwrap"); err != nil {
+		return err
+	}
+	out, err := exec.Command("bwrap", "--unshare-all", "--ro-bind", "/", "/", "true").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("bwrap does not work here: %s", strings.TrimSpace(string(out)))
+	}
+	return nil
+}
