@@ -35,29 +35,29 @@ type StartRequest struct {
 
 // Session is what the daemon tells of one session.
 type Session struct {
-	ID          string            `json:"id"`
-	Name        string            `json:"name,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Parent      string            `json:"parent,omitempty"`
-	State       string            `json:"state"`
-	Reason      string            `json:"reason,omitempty"` // why it is broken, or what was lost
-	UID         int               `json:"uid"`
-	Project     string            `json:"project"`
-	Home        string            `json:"home"`
-	Agent       string            `json:"agent,omitempty"`
-	Backend     string            `json:"backend"`
-	Network     string            `json:"network"`
-	Created     time.Time         `json:"created"`
-	Started     time.Time         `json:"started,omitzero"`
-	Stopped     time.Time         `json:"stopped,omitzero"`
-	Pids        map[string]int    `json:"pids,omitempty"`     // shim, bwrap, guest; only while running
-	Missing     []string          `json:"missing,omitempty"`  // security layers that this host lacks
-	Warnings    []string          `json:"warnings,omitempty"` // masks that matched nothing, nested mounts hidden, …
-	Commands    int               `json:"commands"`           // running now
-	Dir         string            `json:"dir"`                // the session's directory on the host
-	Unlanded    int               `json:"unlanded"`           // entries of the changeset; only in status
-	EnvNames    []string          `json:"env_names,omitempty"` // values are never told
-	File        string            `json:"file"`                // its record
+	ID       string            `json:"id"`
+	Name     string            `json:"name,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Parent   string            `json:"parent,omitempty"`
+	State    string            `json:"state"`
+	Reason   string            `json:"reason,omitempty"` // why it is broken, or what was lost
+	UID      int               `json:"uid"`
+	Project  string            `json:"project"`
+	Home     string            `json:"home"`
+	Agent    string            `json:"agent,omitempty"`
+	Backend  string            `json:"backend"`
+	Network  string            `json:"network"`
+	Created  time.Time         `json:"created"`
+	Started  time.Time         `json:"started,omitzero"`
+	Stopped  time.Time         `json:"stopped,omitzero"`
+	Pids     map[string]int    `json:"pids,omitempty"`      // shim, bwrap, guest; only while running
+	Missing  []string          `json:"missing,omitempty"`   // security layers that this host lacks
+	Warnings []string          `json:"warnings,omitempty"`  // masks that matched nothing, nested mounts hidden, …
+	Commands int               `json:"commands"`            // running now
+	Dir      string            `json:"dir"`                 // the session's directory on the host
+	Unlanded int               `json:"unlanded"`            // entries of the changeset; only in status
+	EnvNames []string          `json:"env_names,omitempty"` // values are never told
+	File     string            `json:"file"`                // its record
 }
 
 // ExecRequest starts a command in a running session
