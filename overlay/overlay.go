@@ -23,7 +23,8 @@ type Spec struct {
 	// second one is the directory of placeholders that masks are mounted on.
 	Lowers []*os.File
 	// Upper receives what is changed; Work is its scratch directory, empty, on
-	// the same file system, and used by nothing else.
+	// the same file system, and used by nothing else. Both nil: the view is
+	// read-only, of two lowers at least.
 	Upper, Work *os.File
 }
 
@@ -34,8 +35,10 @@ func (s Spec) Validate() error {
 		return errors.New("check view: no lower directory")
 	case len(s.Lowers) > MaxLowers:
 		return fmt.Errorf("check view: %d lower directories, at most %d", len(s.Lowers), MaxLowers)
-	case s.Upper == nil || s.Work == nil:
-		return errors.New("check view: no upper or work directory")
+	case (s.Upper == nil) != (s.Work == nil):
+		return errors.New("check view: an upper directory needs a work directory, and the reverse")
+	case s.Upper == nil && len(s.Lowers) < 2:
+		return errors.New("check view: a read-only view needs two lower directories")
 	}
 	for _, l := range s.Lowers {
 		if l == nil {

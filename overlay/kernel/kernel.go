@@ -151,6 +151,9 @@ func eachLayer(s overlay.Spec, set func(key string, f *os.File) error) error {
 }
 
 func setUpper(s overlay.Spec, set func(key string, f *os.File) error) error {
+	if s.Upper == nil {
+		return nil
+	}
 	if err := set("upperdir", s.Upper); err != nil {
 		return mountError("set", "upper", s.Upper, err)
 	}
