@@ -146,7 +146,7 @@ func TestMountErrorsNameStepAndLayer(t *testing.T) {
 	s := spec(t, dir)
 	var e *overlay.MountError
 	_, err := Backend{}.Mount(overlay.Spec{Lowers: s.Lowers, Upper: s.Upper})
-	if err == nil || !strings.Contains(err.Error(), "no upper or work") {
+	if err == nil || !strings.Contains(err.Error(), "needs a work directory") {
 		t.Errorf("no work: %v", err)
 	}
 	s.Work = openPath(t, "/proc/self")
