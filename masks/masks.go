@@ -13,6 +13,8 @@
 // which an earlier phase was meant to hide for good.
 package masks
 
+import "github.com/sbxd/sbxd/internal/hostpath"
+
 // Class is what a rule asks for. Its numeric order is the order of the phases.
 type Class uint8
 
@@ -168,3 +170,6 @@ type Plan struct {
 	views, base   []string
 	links         map[string]string
 }
+
+// Within reports whether p is root or lies below it, both absolute and clean.
+func Within(p, root string) bool { return hostpath.Within(p, root) }
