@@ -30,7 +30,12 @@ type StartRequest struct {
 	Home string `json:"home,omitempty"`
 	// Env are NAME=VALUE pairs for every command of the session. They are kept in a
 	// file of mode 0600 and nowhere else.
-	Env []string `json:"env,omitempty"`
+	Env Words `json:"env,omitempty"`
+	// RunAs is a user name or number; only root may name another than itself. The
+	// session's uid is the caller's, and never 0.
+	RunAs string `json:"run_as,omitempty"`
+	// HomeMode is how much of HOME is seen: masked (default), listed or empty.
+	HomeMode string `json:"home_mode,omitempty"`
 }
 
 // Session is what the daemon tells of one session.
@@ -63,14 +68,14 @@ type Session struct {
 // ExecRequest starts a command in a running session
 // (POST /v1/sessions/{id}/exec, or the first text frame of the WebSocket).
 type ExecRequest struct {
-	Argv []string `json:"argv"`
+	Argv Words `json:"argv"` // any bytes but NUL
 	// Cwd is a path inside the session; relative to the project, which is the default.
-	Cwd   string   `json:"cwd,omitempty"`
-	Env   []string `json:"env,omitempty"` // NAME=VALUE, over the session's
-	TTY   bool     `json:"tty,omitempty"`
-	Rows  uint16   `json:"rows,omitempty"`
-	Cols  uint16   `json:"cols,omitempty"`
-	Stdin bool     `json:"stdin,omitempty"` // false: the command reads /dev/null
+	Cwd   Word   `json:"cwd,omitempty"`
+	Env   Words  `json:"env,omitempty"` // NAME=VALUE, over the session's
+	TTY   bool   `json:"tty,omitempty"`
+	Rows  uint16 `json:"rows,omitempty"`
+	Cols  uint16 `json:"cols,omitempty"`
+	Stdin bool   `json:"stdin,omitempty"` // false: the command reads /dev/null
 	// Input is the whole standard input, for a plain POST, which has no other way to
 	// send it. It is not kept anywhere.
 	Input string `json:"input,omitempty"`

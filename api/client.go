@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -60,7 +61,8 @@ func (c *Client) Version(ctx context.Context) (v VersionInfo, err error) {
 
 // Start starts a session and returns when commands can be run in it.
 func (c *Client) Start(ctx context.Context, r StartRequest) (s Session, err error) {
-	if bad := notText(r.Project, r.Home); bad != "" {
+	paths := slices.Concat([]string{r.Project, r.Home}, r.Masks, r.Carves, r.FinalMasks, r.ReadOnly)
+	if bad := notText(paths); bad != "" {
 		return s, &Error{
 			Code: ExitRefused, Message: fmt.Sprintf("path %q is not UTF-8", bad),
 			Hint: "rename it, or reach it by a path that is",
@@ -70,7 +72,7 @@ func (c *Client) Start(ctx context.Context, r StartRequest) (s Session, err erro
 }
 
 // notText returns the first path that JSON would change under way, or "".
-func notText(paths ...string) string {
+func notText(paths []string) string {
 	for _, p := range paths {
 		if !utf8.ValidString(p) {
 			return p
