@@ -102,3 +102,15 @@ func TestUnsharedIsRootOfItsOwnNamespaces(t *testing.T) {
 	}
 	t.Log(host)
 }
+
+func TestUnprivilegedIsNotRoot(t *testing.T) {
+	if !Unprivileged(t) {
+		return
+	}
+	if os.Geteuid() == 0 {
+		t.Error("uid = 0, want another")
+	}
+	if err := os.WriteFile(filepath.Join(TempDir(t), "x"), nil, 0o600); err != nil {
+		t.Error(err)
+	}
+}

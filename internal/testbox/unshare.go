@@ -1,7 +1,6 @@
 package testbox
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -10,7 +9,8 @@ import (
 	"testing"
 )
 
-const unshared = "SBXD_TESTBOX_UNSHARED"
+// again names, in the environment, the test that runs a second time.
+const again = "SBXD_TESTBOX_AGAIN"
 
 // Unshared runs the calling test again, in a new process that is root of its own
 // user and mount namespace with nothing propagated, and reports whether this is
@@ -24,44 +24,57 @@ const unshared = "SBXD_TESTBOX_UNSHARED"
 // inside vanish with the process. The test needs "userns".
 func Unshared(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(unshared) == t.Name() {
+	if os.Getenv(again) == t.Name() {
 		return true
 	}
 	Need(t, "userns")
-	var parts []string
-	for _, p := range strings.Split(t.Name(), "/") {
-		parts = append(parts, "^"+regexp.QuoteMeta(p)+"$")
-	}
 	size := 1
 	if os.Geteuid() == 0 {
 		size = 65536
 	}
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.v", "-test.count=1", "-test.run="+strings.Join(parts, "/"))
-	cmd.Env = append(os.Environ(), unshared+"="+t.Name())
-	cmd.SysProcAttr = &syscall.SysProcAttr{
+	rerun(t, "in namespaces of its own", os.Environ(), &syscall.SysProcAttr{
 		Cloneflags:                 syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: hostID(os.Geteuid()), Size: size}},
-		GidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: hostID(os.Getegid()), Size: size}},
+		UidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: size}},
+		GidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: size}},
 		GidMappingsEnableSetgroups: size > 1,
-		Pdeathsig:                  syscall.SIGKILL,
-	}
-	out, err := cmd.CombinedOutput()
-	switch {
-	case err != nil:
-		t.Errorf("in namespaces of its own: %v\n%s", err, out)
-	case strings.Contains(string(out), "--- SKIP: "+t.Name()):
-		t.Skipf("in namespaces of its own:\n%s", out)
-	case !strings.Contains(string(out), "--- PASS: "+t.Name()):
-		t.Errorf("the test did not run in namespaces of its own:\n%s", out)
-	default:
-		t.Log(fmt.Sprintf("in namespaces of its own:\n%s", out))
-	}
+	})
 	return false
 }
 
-func hostID(id int) int {
-	if os.Geteuid() == 0 {
-		return 0
+// Unprivileged runs the calling test again as AsUser's uid, in the manner of
+// Unshared, unless it already is unprivileged.
+func Unprivileged(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return true
 	}
-	return id
+	cmd := UserCommand(t, "/bin/true")
+	rerun(t, "as an unprivileged user", cmd.Env, cmd.SysProcAttr)
+	return false
+}
+
+// rerun runs the calling test, and nothing else, in a new process and takes over
+// its outcome.
+func rerun(t *testing.T, how string, env []string, attr *syscall.SysProcAttr) {
+	t.Helper()
+	var parts []string
+	for _, p := range strings.Split(t.Name(), "/") {
+		parts = append(parts, "^"+regexp.QuoteMeta(p)+"$")
+	}
+	attr.Pdeathsig = syscall.SIGKILL
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.v", "-test.count=1", "-test.run="+strings.Join(parts, "/"))
+	cmd.Env = append(env, again+"="+t.Name())
+	cmd.Dir = "/"
+	cmd.SysProcAttr = attr
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err != nil:
+		t.Errorf("%s: %v\n%s", how, err, out)
+	case strings.Contains(string(out), "--- SKIP: "+t.Name()):
+		t.Skipf("%s:\n%s", how, out)
+	case !strings.Contains(string(out), "--- PASS: "+t.Name()):
+		t.Errorf("%s the test did not run:\n%s", how, out)
+	default:
+		t.Logf("%s:\n%s", how, out)
+	}
 }
