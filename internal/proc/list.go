@@ -1,0 +1,71 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// All lists the numbers of the processes that are visible, ascending.
+func All() ([]int, error) {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	defer func() { _ = d.Close() }()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var out []int
+	for _, n := range names {
+		if pid, err := strconv.Atoi(n); err == nil {
+			out = append(out, pid)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// Children lists the numbers of the living children of pid.
+func Children(pid int) ([]int, error) {
+	all, err := All()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(p int) bool {
+		st, err := stat(p)
+		return err != nil || st.gone() || st.ppid != pid
+	}), nil
+}
+
+// NS identifies a namespace for as long as it exists.
+type NS struct {
+	Dev uint64 `json:"dev"`
+	Ino uint64 `json:"ino"`
+}
+
+// NSOf returns the namespace of pid of a kind: "mnt", "user", "net", "pid".
+// ErrGone when the process is; a zombie has none left.
+func NSOf(pid int, kind string) (NS, error) {
+	var st unix.Stat_t
+	err := unix.Stat(fmt.Sprintf("/proc/%d/ns/%s", pid, kind), &st)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		err = ErrGone
+	}
+	if err != nil {
+		return NS{}, fmt.Errorf("read the %s namespace of process %d: %w", kind, pid, err)
+	}
+	return NS{Dev: st.Dev, Ino: st.Ino}, nil
+}
+
+// NSInode is NSOf's inode alone.
+func NSInode(pid int, kind string) (uint64, error) {
+	ns, err := NSOf(pid, kind)
+	return ns.Ino, err
+}
