@@ -34,8 +34,6 @@ type StartRequest struct {
 	// RunAs is a user name or number; only root may name another than itself. The
 	// session's uid is the caller's, and never 0.
 	RunAs string `json:"run_as,omitempty"`
-	// HomeMode is how much of HOME is seen: masked (default), listed or empty.
-	HomeMode string `json:"home_mode,omitempty"`
 }
 
 // Session is what the daemon tells of one session.
