@@ -1,0 +1,90 @@
+package session
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/masks"
+)
+
+// Cred is what a process of a session's owner runs as.
+type Cred struct {
+	UID    int   `json:"uid"`
+	GID    int   `json:"gid"`
+	Groups []int `json:"groups,omitempty"`
+}
+
+// Cred returns the session's own.
+func (r Record) Cred() Cred { return Cred{UID: r.UID, GID: r.GID, Groups: r.Groups} }
+
+// Operations of a worker, the process with the session's uid that alone touches trees
+// of its user. Each takes a Work; what it answers is named beside it.
+const (
+	WorkPlaces  = "places"  // Places; checks them
+	WorkPrepare = "prepare" // nothing; makes the data directories
+	WorkCapture = "capture" // nothing; captures the base of the project
+	WorkDiff    = "diff"    // api.Diff
+	WorkLand    = "land"    // api.Landing
+	WorkUndo    = "undo"    // api.Landing
+	WorkLands   = "lands"   // []api.Landing, newest first
+	WorkRecover = "recover" // []api.Landing that were unfinished and now are not
+	WorkExplain = "explain" // api.Explanation
+	WorkRemove  = "remove"  // nothing; removes the data directory
+)
+
+// Work is the input of a worker's operation. Fields that an operation does not need
+// are empty.
+type Work struct {
+	Record Record `json:"record,omitzero"`
+	Dir    string `json:"dir,omitempty"`   // the session's data directory
+	Lands  string `json:"lands,omitempty"` // of the uid
+	// Rules and StateDirs are those of Launch: what is masked never lands.
+	Rules     []masks.Rule `json:"rules,omitempty"`
+	StateDirs []string     `json:"state_dirs,omitempty"`
+
+	Path    string          `json:"path,omitempty"`    // of explain; Dir's new name of remove
+	Landing string          `json:"landing,omitempty"` // of undo
+	Home    bool            `json:"home,omitempty"`    // of diff
+	Text    bool            `json:"text,omitempty"`    // of diff
+	Land    api.LandRequest `json:"land,omitzero"`
+	Undo    api.UndoRequest `json:"undo,omitzero"`
+}
+
+// Places is where a session works, as its uid sees it.
+type Places struct {
+	Project Place `json:"project"`
+	Home    Place `json:"home"`
+}
+
+// APIError gives err the exit code that its kind has. What is an *api.Error already
+// stays as it is.
+func APIError(err error) *api.Error {
+	var told *api.Error
+	if errors.As(err, &told) {
+		return told
+	}
+	code := api.ExitFailed
+	for _, k := range []struct {
+		err  error
+		code int
+	}{
+		{ErrNotFound, api.ExitNotFound},
+		{ErrNoCommand, api.ExitNotFound},
+		{ErrExists, api.ExitConflict},
+		{ErrBusy, api.ExitBusy},
+		{ErrDenied, api.ExitDenied},
+		{ErrRefused, api.ExitRefused},
+		{ErrGone, api.ExitAttention},
+		{fs.ErrPermission, api.ExitDenied},
+	} {
+		if errors.Is(err, k.err) {
+			code = k.code
+			break
+		}
+	}
+	if errors.As(err, new(*StateError)) || errors.As(err, new(*StartError)) {
+		code = api.ExitRefused
+	}
+	return &api.Error{Code: code, Message: err.Error()}
+}
