@@ -24,33 +24,32 @@ const module = "github.com/sbxd/sbxd"
 // lines, never from its own; a folder below a listed one belongs to that line, and
 // may import the package it lies in (overlay/kernel imports overlay).
 var layers = [][]string{
-	{"internal/fault", "internal/feature"},
+	{"internal/fault", "internal/feature", "internal/probe", "internal/proc"},
 	{
-		"internal/keylock", "internal/landlock", "internal/mnt", "internal/peer",
-		"internal/proc", "internal/safefs", "internal/testbox", "internal/wire",
+		"internal/hostpath", "internal/keylock", "internal/landlock", "internal/mnt", "internal/peer",
+		"internal/safefs", "internal/testbox", "internal/wire",
 	},
 	{"api", "config", "masks", "overlay"},
 	{"bwrap"},
 	{"session"},
 	{"land", "sweep"},
-	{
-		"internal/daemon", "internal/doctor", "internal/guest", "internal/holder",
-		"internal/shim", "internal/worker",
-	},
+	{"internal/doctor", "internal/guest", "internal/holder", "internal/worker"},
+	{"internal/shim"}, // plans what the holder does
+	{"internal/daemon"},
 	{"cmd/sbxd"},
 }
 
 // onlyIn says where an outside module may be linked from; a module that is not
 // listed may be used by any package above the leaves.
 var onlyIn = map[string][]string{
-	"go.uber.org/zap":                {"internal/daemon", "cmd/sbxd"},
-	"github.com/spf13/cobra":         {"cmd/sbxd"},
-	"github.com/moby/sys/mountinfo":  {"overlay", "sweep", "internal/holder", "internal/doctor"},
-	"github.com/google/go-cmp":       {},
+	"go.uber.org/zap":                 {"internal/daemon", "cmd/sbxd"},
+	"github.com/spf13/cobra":          {"cmd/sbxd"},
+	"github.com/moby/sys/mountinfo":   {"overlay", "sweep", "internal/doctor", "internal/holder", "internal/shim"},
+	"github.com/google/go-cmp":        {},
 	"github.com/rogpeppe/go-internal": {},
-	"go.uber.org/goleak":             {"internal/testbox"},
-	"pgregory.net/rapid":             {"overlay/overlaytest"},
-	"github.com/invopop/jsonschema":  {},
+	"go.uber.org/goleak":              {"internal/testbox"},
+	"pgregory.net/rapid":              {"overlay/overlaytest"},
+	"github.com/invopop/jsonschema":   {},
 }
 
 // Longest file that is welcome, and longest that is let through (lines).
@@ -227,5 +226,42 @@ func TestPromisesNameAnIssue(t *testing.T) {
 				t.Errorf("%s:%d: %s names no issue", s.path, i+1, strings.TrimSpace(l))
 			}
 		}
+	}
+}
+
+func TestEveryDependencyHasARow(t *testing.T) {
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile("docs/dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	required := map[string]bool{}
+	for l := range strings.Lines(string(mod)) {
+		f := strings.Fields(l)
+		if len(f) >= 2 && strings.HasPrefix(f[1], "v") && !strings.Contains(l, "// indirect") {
+			required[f[0]] = true
+		}
+	}
+	rows := map[string]bool{}
+	for l := range strings.Lines(string(table)) {
+		if f := strings.Split(l, "|"); len(f) > 5 && strings.Contains(f[1], "/") {
+			rows[strings.TrimSpace(f[1])] = true
+		}
+	}
+	for m := range required {
+		if !rows[m] {
+			t.Errorf("go.mod requires %s, which has no row in docs/dependencies.md", m)
+		}
+	}
+	for m := range rows {
+		if !required[m] {
+			t.Errorf("docs/dependencies.md has a row for %s, which go.mod does not require", m)
+		}
+	}
+	if len(required) == 0 {
+		t.Error("no requirement was read: the parser is broken")
 	}
 }

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sbxd/sbxd/api"
+)
+
+// app is what commands depend on: the streams and the environment of the process.
+type app struct {
+	in, out, err *os.File
+	getenv       func(string) string
+
+	socket string // --socket
+	config string // --config
+}
+
+// newRoot returns the whole command line.
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:               "sbxd",
+		Short:             "Run coding agents in sandboxes; land what they did when you say so",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs, // a word that is no command is answered by RunE
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return c.Help()
+			}
+			return usagef("there is no command %q%s", args[0], didYouMean(c.SuggestionsFor(args[0])))
+		},
+	}
+	root.PersistentFlags().StringVar(&a.socket, "socket", "", "API `socket` (else $SBXD_SOCKET, the configuration, the user's, the system's)")
+	root.PersistentFlags().StringVar(&a.config, "config", "", "configuration `file` instead of the usual ones (else $SBXD_CONFIG)")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
+	root.AddCommand(
+		newStart(a), newExec(a), newRun(a), newList(a), newStatus(a), newDiff(a), newLand(a), newUndo(a),
+		newLands(a), newStop(a), newResume(a), newRemove(a), newVersion(a),
+	)
+	return root
+}
+
+// help finishes a command: its long text ends with the exit codes it can give.
+func help(c *cobra.Command, more ...int) *cobra.Command {
+	c.Long = strings.TrimSpace(c.Short + ".\n\n" + wrap(c.Long))
+	c.Example = strings.TrimRight(c.Example, "\n")
+	wanted := map[int]bool{api.ExitOK: true, api.ExitFailed: true, api.ExitUsage: true}
+	for _, code := range more {
+		wanted[code] = true
+	}
+	var b strings.Builder
+	b.WriteString("\n\nEXIT STATUS\n")
+	for _, row := range codes {
+		if wanted[row.code] {
+			fmt.Fprintf(&b, "  %3d  %s\n", row.code, row.means)
+		}
+	}
+	c.SetUsageTemplate(strings.TrimRight(c.UsageTemplate(), "\n") + b.String())
+	return c
+}
+
+func didYouMean(names []string) string {
+	if len(names) == 0 {
+		return "; see sbxd --help"
+	}
+	return "; did you mean " + strings.Join(names, " or ") + "?"
+}
+
+// wrap breaks a paragraph into lines that fit a terminal of 80 columns.
+func wrap(text string) string {
+	const width = 79
+	var b strings.Builder
+	at := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case at == 0:
+		case at+1+len(word) > width:
+			b.WriteByte('\n')
+			at = 0
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += len(word)
+	}
+	return b.String()
+}

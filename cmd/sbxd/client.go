@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+
+	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/session"
+)
+
+// client returns a client of the daemon that the caller means: --socket, SBXD_SOCKET,
+// the configuration's, the user's own, the system's; the first that is named, or else
+// the first that answers.
+func (a *app) client() (*api.Client, error) {
+	sockets, err := a.sockets()
+	if err != nil {
+		return nil, err
+	}
+	if len(sockets) == 1 {
+		return api.New(sockets[0]), nil // one connection less than Dial
+	}
+	return api.DialAny(sockets)
+}
+
+func (a *app) sockets() ([]string, error) {
+	if a.socket != "" {
+		path, err := absolute(a.socket)
+		return []string{path}, err
+	}
+	if s := a.getenv("SBXD_SOCKET"); s != "" {
+		return []string{s}, nil
+	}
+	return api.Sockets(os.Getuid(), a.getenv, a.stateRoot()), nil
+}
+
+// stateRoot is where the caller's own daemon keeps its state.
+func (a *app) stateRoot() string {
+	if s := a.getenv("SBXD_STATE"); s != "" {
+		return s
+	}
+	return session.DefaultRoot(os.Getuid())
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newRun(a *app) *cobra.Command {
+	var start startOptions
+	var o execOptions
+	c := &cobra.Command{
+		Use:   "run [--project DIR] [flags] -- COMMAND [ARG...]",
+		Short: "Start a session, run a command in it, keep the session",
+		Long: "The session's id is printed on standard error. It goes on after the command: look with `sbxd diff`, " +
+			"keep with `sbxd land`, end with `sbxd stop` and `sbxd rm`.",
+		Example: "  sbxd run --project . -- make",
+		Args: func(c *cobra.Command, args []string) error {
+			return wantCommand(c, args, "")
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			ctx, stop := interruptible(c.Context())
+			s, err := startSession(ctx, a, client, &start)
+			stop()
+			if err != nil {
+				return ours(err)
+			}
+			_, _ = fmt.Fprintln(a.err, s.ID)
+			return execute(c.Context(), a, client, s.ID, args, &o)
+		},
+	}
+	start.addFlags(c.Flags())
+	o.addFlags(c.Flags())
+	return help(c, execCodes...)
+}
