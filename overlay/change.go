@@ -2,7 +2,8 @@ package overlay
 
 import (
 	"errors"
-	"time"
+
+	"github.com/sbxd/sbxd/internal/safefs"
 )
 
 // Type is the kind of a directory entry.
@@ -63,18 +64,17 @@ type Change struct {
 	Mode    uint32 // permission, set-id and sticky bits (07777) of the view's entry; of the base's for Delete
 	WasMode uint32 // the same of the base's entry
 	Size    int64  // bytes, regular files and links only
-	Alloc   int64  // bytes allocated; less than Size in a sparse file
 	Target  string // of a symlink
 	Rdev    uint64 // of a device
-	MTime   time.Time
+	MTime   safefs.Time
 
 	Dev, Ino uint64 // of the upper's entry; 0 for Delete
 	Nlink    uint32 // names of that inode in the upper, also outside of this set
 	Link     string // the first path of this set with the same inode, if it is not this one
 	Split    bool   // the base's file has further names, which keep the old bytes
 
-	Opaque bool              // a directory that hides all that the base has here
 	Xattrs map[string][]byte // user.* of the upper's entry, without marks of overlays
+	Others []string          // names of its further attributes: ACLs, security.*; sorted
 
 	From string // the path it was renamed from, where that is certain
 	Hint string // a deleted path with the same bytes: likely, never certain
@@ -102,8 +102,13 @@ const (
 type Set struct {
 	Changes []Change // in path order (ComparePaths)
 	Forged  []Mark
-	Masked  []string // paths left out because Options.Masked covers them
-	Same    int      // entries of the upper that equal the base
+	// Opaque are the directories that hide all that the base has there, also
+	// what appears in it later. Their deletions are among the changes.
+	Opaque []string
+	// Masked are paths left out because Options.Masked covers them, or lies
+	// below them.
+	Masked []string
+	Same   int // entries of the upper that equal the base
 }
 
 // Options changes what is reported. The zero value is the safe default.
@@ -112,9 +117,10 @@ type Options struct {
 	// directory of the base that holds one is never reported as deleted.
 	Masked []string
 	// Placeholders are paths that exist in the view only to carry a mask.
-	// They and their ancestors are reported only if something else is in them.
+	// Where the base has nothing, they and their ancestors are reported only
+	// if something else is in them.
 	Placeholders []string
-	// KeepSame also reports entries that equal the base, as Same.
+	// KeepSame also reports entries of the upper that equal the base, as Same.
 	KeepSame bool
 	// Hints looks for renames by equal bytes.
 	Hints bool
@@ -139,7 +145,7 @@ var (
 	// ErrTooMany and ErrTooDeep are the bounds of Options.
 	ErrTooMany = errors.New("too many entries")
 	ErrTooDeep = errors.New("too deep")
-	// ErrNoAccess is an entry of the upper that its owner cannot read, such as
-	// a file of mode 000: decode in a user namespace with CAP_DAC_OVERRIDE.
-	ErrNoAccess = errors.New("entry cannot be read by its owner")
+	// ErrNoAccess is an entry of the upper that its owner may not read, such as
+	// a directory of mode 000.
+	ErrNoAccess = errors.New("the session left it unreadable: decode in a user namespace with CAP_DAC_OVERRIDE")
 )
