@@ -22,8 +22,8 @@ type app struct {
 // newRoot returns the whole command line.
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
-		Use:               "sbxd",
-		Short:             "Run coding agents in sandboxes; land what they did when you say so",
+		Use:           "sbxd",
+		Short:         "Run coding agents in sandboxes; land what they did when you say so",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs, // a word that is no command is answered by RunE
@@ -41,7 +41,11 @@ func newRoot(a *app) *cobra.Command {
 		newStart(a), newExec(a), newRun(a), newList(a), newStatus(a), newDiff(a), newLand(a), newUndo(a),
 		newLands(a), newStop(a), newResume(a), newRemove(a), newVersion(a),
 	)
-	return root
+	var all []int
+	for _, row := range codes {
+		all = append(all, row.code)
+	}
+	return help(root, all...)
 }
 
 // help finishes a command: its long text ends with the exit codes it can give.
