@@ -18,17 +18,34 @@ type Launch struct {
 	Socket string
 	// Env are NAME=VALUE pairs for every command. They never reach an argument list.
 	Env []string
-	// Bwrap is the absolute path of bubblewrap; empty: the usual places.
-	Bwrap string
-	// Rules are the path rules of the record, the agent's profile and the configuration,
-	// put together anew at every start; without the built-in ones, which masks.Make adds.
-	Rules    []masks.Rule
-	HomeMode masks.HomeMode
-	// StateDirs are sbxd's own places, never exposed: state root, runtime directory,
-	// configuration.
-	StateDirs []string
+	// Policy is what configuration and agent profile add to the record's own rules,
+	// read anew at every start.
+	Policy Policy
 	// Resume: the views' upper directories hold earlier work.
 	Resume bool
+}
+
+// Policy is the host's part of what a session sees and may use. Paths are absolute.
+type Policy struct {
+	HomeMode masks.HomeMode `json:"home_mode,omitempty"`
+	// StateDirs are sbxd's own places, never exposed: state root, runtime directory,
+	// configuration.
+	StateDirs []string `json:"state_dirs,omitempty"`
+	// Given are rules as somebody wrote them; Rules are ready ones (an agent's profile).
+	Given []Source     `json:"given,omitempty"`
+	Rules []masks.Rule `json:"rules,omitempty"`
+	// Bwrap is the absolute path of bubblewrap; empty: the usual places.
+	Bwrap string `json:"bwrap,omitempty"`
+	// TmpSize and ShmSize bound the session's scratch file systems, in bytes; 0: our own
+	// default.
+	TmpSize int64 `json:"tmp_size,omitempty"`
+	ShmSize int64 `json:"shm_size,omitempty"`
+}
+
+// Source is a set of path rules and who gave them.
+type Source struct {
+	From  string `json:"from"` // "/etc/sbxd/config.toml:12", "agent claude-code"
+	Rules Given  `json:"rules"`
 }
 
 // Launcher is the process side of a session. Its implementation starts a shim that

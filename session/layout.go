@@ -1,6 +1,10 @@
 package session
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 )
@@ -54,4 +58,25 @@ func (r *Root) fixedDirs() []string {
 		return []string{filepath.Join(r.path, "root"), r.records()}
 	}
 	return []string{r.records(), r.LandsDir(r.uid)}
+}
+
+// MakeOwner makes the directory that holds the data of a uid, in the system's layout;
+// in a user's it is the root itself. made reports that it was not there before.
+func (r *Root) MakeOwner(uid, gid int) (made bool, err error) {
+	if !r.system {
+		return false, nil
+	}
+	dir := r.Of(uid)
+	err = os.Mkdir(dir, 0o700)
+	if made = err == nil; made {
+		err = os.Lchown(dir, uid, gid) // its parent is root's: nobody swaps it
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return made, fmt.Errorf("making the directory of uid %d: %w", uid, err)
+	}
+	f, err := openOwn(dir, uid, 0o700)
+	if err != nil {
+		return made, fmt.Errorf("opening the directory of uid %d: %w", uid, err)
+	}
+	return made, f.Close()
 }

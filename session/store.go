@@ -235,3 +235,11 @@ func (s *Store) clearNew() error {
 	}
 	return err
 }
+
+// mkdir makes a private directory; one that is there is left as it is.
+func mkdir(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}

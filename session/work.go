@@ -5,7 +5,6 @@ import (
 	"io/fs"
 
 	"github.com/sbxd/sbxd/api"
-	"github.com/sbxd/sbxd/masks"
 )
 
 // Cred is what a process of a session's owner runs as.
@@ -39,9 +38,9 @@ type Work struct {
 	Record Record `json:"record,omitzero"`
 	Dir    string `json:"dir,omitempty"`   // the session's data directory
 	Lands  string `json:"lands,omitempty"` // of the uid
-	// Rules and StateDirs are those of Launch: what is masked never lands.
-	Rules     []masks.Rule `json:"rules,omitempty"`
-	StateDirs []string     `json:"state_dirs,omitempty"`
+	Root   string `json:"root,omitempty"`  // the state root
+	// Policy is that of Launch: what is masked never lands.
+	Policy Policy `json:"policy,omitzero"`
 
 	Path    string          `json:"path,omitempty"`    // of explain; Dir's new name of remove
 	Landing string          `json:"landing,omitempty"` // of undo

@@ -1,0 +1,48 @@
+package session
+
+import (
+	"fmt"
+
+	"github.com/sbxd/sbxd/internal/hostpath"
+	"github.com/sbxd/sbxd/masks"
+)
+
+// RulesFor returns all path rules of r under p except the built-in ones: the host's
+// first, then the caller's. Every path is read in the one way of package hostpath;
+// ErrRefused names the flag or file of one that cannot be.
+func (p Policy) RulesFor(r Record) ([]masks.Rule, error) {
+	base := hostpath.Base{
+		Home: r.Home.Real, HomeSpelled: r.Home.Spelled,
+		Project: r.Project.Real, ProjectSpelled: r.Project.Spelled,
+	}
+	rules := append([]masks.Rule(nil), p.Rules...)
+	for _, src := range p.Given {
+		more, err := parse(src.Rules, base, [...]string{src.From, src.From, src.From, src.From})
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, more...)
+	}
+	more, err := parse(r.Given, base, [...]string{"--mask", "--carve", "--final-mask", "--ro"})
+	return append(rules, more...), err
+}
+
+// parse reads one set of paths; from names their origin, in the order of Given.
+func parse(g Given, base hostpath.Base, from [4]string) ([]masks.Rule, error) {
+	classes := [...]masks.Class{masks.Mask, masks.CarveOut, masks.FinalMask, masks.ReadOnlyInput}
+	var rules []masks.Rule
+	for i, list := range [...][]string{g.Masks, g.Carves, g.FinalMasks, g.ReadOnly} {
+		for _, text := range list {
+			spec, err := hostpath.Parse(text, base)
+			if err != nil {
+				return nil, fmt.Errorf("%w: %s: %w", ErrRefused, from[i], err)
+			}
+			rule := masks.Rule{Class: classes[i], Path: spec.Path, From: from[i]}
+			if spec.Dir {
+				rule.Kind = masks.KindDir
+			}
+			rules = append(rules, rule)
+		}
+	}
+	return rules, nil
+}
