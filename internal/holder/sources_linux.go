@@ -1,0 +1,183 @@
+package holder
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/masks"
+)
+
+// openSources opens everything of the host that the session gets, before /tmp is
+// covered and before anything of the session runs: what is opened is what is bound.
+func (b *builder) openSources() error {
+	if err := b.openPrograms(); err != nil {
+		return err
+	}
+	for _, v := range b.spec.Views {
+		l, err := b.openView(v)
+		if err != nil {
+			return err
+		}
+		b.views = append(b.views, l)
+	}
+	for _, n := range b.spec.Nested {
+		tree, err := b.openNested(n)
+		if err != nil {
+			b.warn("the mount %s is not shown: %v", n.Path, err)
+		}
+		b.nested = append(b.nested, tree)
+	}
+	b.sources = map[int]*os.File{}
+	for i, s := range b.spec.Steps {
+		var src *os.File
+		var err error
+		switch s.Op {
+		case masks.BindRO, masks.BindRW:
+			src, err = b.cloneOf(s)
+		case masks.ViewRO:
+			src, err = b.openSource(s)
+		default:
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s (%s): %w", s.Path, s.Rule.From, err)
+		}
+		b.sources[i] = src
+	}
+	return nil
+}
+
+func (b *builder) openPrograms() error {
+	exe, err := b.keep(os.OpenFile(b.spec.Program, unix.O_PATH|unix.O_CLOEXEC, 0))
+	if err != nil {
+		return fmt.Errorf("open bubblewrap: %w", err)
+	}
+	b.program = fmt.Sprintf("/proc/self/fd/%d", exe.Fd())
+	return b.openSelf()
+}
+
+// openSelf opens this very program for the guest. Its descriptor in /proc belongs to the
+// shim's mount namespace, so it is looked up again by name; when another file has that
+// name by now (an upgrade), finish copies the program instead.
+func (b *builder) openSelf() error {
+	self, err := b.keep(os.Open("/proc/self/exe"))
+	if err != nil {
+		return fmt.Errorf("open the guest's program: %w", err)
+	}
+	b.self = self
+	name, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return fmt.Errorf("name the guest's program: %w", err)
+	}
+	f, err := openLong(name)
+	if err != nil {
+		return nil //nolint:nilerr // removed: it is copied
+	}
+	defer f.Close()
+	if same, err := sameFile(f, self); err != nil || !same {
+		return err
+	}
+	b.selfTree, err = b.keep(clone(f, false))
+	return err
+}
+
+func sameFile(a, b *os.File) (bool, error) {
+	x, err := a.Stat()
+	if err != nil {
+		return false, err
+	}
+	y, err := b.Stat()
+	return err == nil && os.SameFile(x, y), err
+}
+
+// openView opens the layers of one view and checks that the lower one is still the
+// directory that the session was made for.
+func (b *builder) openView(v View) (l layers, err error) {
+	if v.Layer > 0 {
+		if l.lower, err = b.attachLayer(v); err != nil {
+			return l, err
+		}
+	} else if l.lower, err = b.keep(openLong(v.Path)); err != nil {
+		return l, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(l.lower.Fd()), &st); err != nil {
+		return l, fmt.Errorf("look at %s: %w", v.Path, err)
+	}
+	if v.Ino != 0 && (st.Ino != v.Ino || st.Dev != v.Dev) {
+		return l, fmt.Errorf("%s is another directory than the session was made for", v.Path)
+	}
+	dir, err := b.keep(openLong(v.Dir))
+	if err != nil {
+		return l, err
+	}
+	if l.upper, err = b.keep(walk(dir, "upper")); err != nil {
+		return l, err
+	}
+	if l.work, err = b.keep(walk(dir, "work")); err != nil {
+		return l, err
+	}
+	l.pins, err = b.keep(walk(dir, "pins"))
+	if errors.Is(err, unix.ENOENT) {
+		err = nil
+	}
+	return l, err
+}
+
+// attachLayer mounts an inherited clone somewhere of our own, since a layer must belong
+// to our mount namespace, and opens it there.
+func (b *builder) attachLayer(v View) (*os.File, error) {
+	layer := os.NewFile(uintptr(LayerFD+v.Layer-1), v.Path)
+	defer layer.Close()
+	at, err := openLong(v.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close()
+	if err := move(layer, at); err != nil {
+		return nil, fmt.Errorf("attach the layer of %s: %w", v.Path, err)
+	}
+	return b.keep(openLong(v.Path))
+}
+
+// openNested clones a mount of the host below a view, with what is mounted below it.
+func (b *builder) openNested(n Nested) (*os.File, error) {
+	if n.Hide {
+		return nil, nil
+	}
+	f, err := openLong(n.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return b.keep(clone(f, true))
+}
+
+// openSource opens the source of a step; no link may lead to it, and it must be the
+// object that the plan saw.
+func (b *builder) openSource(s masks.Step) (*os.File, error) {
+	f, err := b.keep(openLong(s.Source))
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("look at %s: %w", s.Source, err)
+	}
+	if s.SourceID != (masks.FileID{}) && s.SourceID != (masks.FileID{Dev: st.Dev, Ino: st.Ino}) {
+		return nil, fmt.Errorf("%s was replaced while the session was starting", s.Source)
+	}
+	return f, nil
+}
+
+// cloneOf returns a detached clone of a step's source, with what is mounted below it.
+func (b *builder) cloneOf(s masks.Step) (*os.File, error) {
+	f, err := b.openSource(s)
+	if err != nil {
+		return nil, err
+	}
+	return b.keep(clone(f, true))
+}

@@ -1,0 +1,254 @@
+package holder
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/safefs"
+	"github.com/sbxd/sbxd/masks"
+	"github.com/sbxd/sbxd/overlay"
+	"github.com/sbxd/sbxd/overlay/kernel"
+)
+
+// mountViews mounts the copy-on-write views at their real paths, outer before inner.
+func (b *builder) mountViews() error {
+	for i, v := range b.spec.Views {
+		l := b.views[i]
+		spec := overlay.Spec{Lowers: []*os.File{l.lower}, Upper: l.upper, Work: l.work}
+		if l.pins != nil {
+			spec.Lowers = append(spec.Lowers, l.pins)
+		}
+		view, err := kernel.Backend{}.Mount(spec)
+		if err != nil {
+			return fmt.Errorf("mount the view of %s: %w", v.Path, err)
+		}
+		err = b.putView(view, v.Path)
+		_ = view.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) putView(view *os.File, path string) error {
+	if err := setAttr(view, rwFlags, false); err != nil {
+		return err
+	}
+	if err := b.mkdirAll(path); err != nil {
+		return err
+	}
+	return b.put(view, path)
+}
+
+// mountNested shows the host's mounts below a view read-only: a view does not cross
+// into other file systems.
+func (b *builder) mountNested() error {
+	for i, tree := range b.nested {
+		n := b.spec.Nested[i]
+		if tree == nil {
+			continue
+		}
+		if err := setAttr(tree, roFlags, true); err != nil {
+			return fmt.Errorf("make the nested mount %s read-only: %w", n.Path, err)
+		}
+		if err := b.put(tree, n.Path); err != nil {
+			b.warn("the mount %s is not shown: %v", n.Path, err)
+		}
+	}
+	return nil
+}
+
+// applySteps lays masks, carve-outs, final masks and inputs in the order of the plan.
+func (b *builder) applySteps() error {
+	for i, s := range b.spec.Steps {
+		if err := b.applyStep(i, s); err != nil {
+			return fmt.Errorf("%s (%s): %w", s.Path, s.Rule.From, err)
+		}
+	}
+	return nil
+}
+
+func (b *builder) applyStep(i int, s masks.Step) error {
+	switch s.Op {
+	case masks.Cover, masks.CoverLink:
+		err := b.coverStep(i, s)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return b.coverMissing(s)
+		case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
+			// The session itself put a link or a file above this path in an earlier run;
+			// the host's object is not below it any more.
+			b.warn("%s is not covered: the session replaced a directory above it", s.Path)
+			return nil
+		}
+		return err
+	case masks.BindRO:
+		return b.bind(i, s, roFlags)
+	case masks.BindRW:
+		return b.bind(i, s, rwFlags)
+	case masks.ViewRO:
+		return b.viewRO(i, s)
+	case masks.Pin:
+		return b.pin(s.Path)
+	}
+	return fmt.Errorf("unknown operation %v", s.Op)
+}
+
+// cover hides the object at path, whatever it is (a link: the link itself), behind an
+// empty read-only one.
+func (b *builder) cover(path string) error {
+	at, err := b.at(path)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	dir, err := isDir(at)
+	if err != nil {
+		return err
+	}
+	proto := b.coverF
+	if dir {
+		proto = b.coverD
+	}
+	mask, err := clone(proto, false)
+	if err != nil {
+		return err
+	}
+	defer mask.Close()
+	return move(mask, at)
+}
+
+// coverMissing covers a path that the view does not have. Below a view its mount point
+// is made (an earlier run of the session may have removed it); elsewhere the tree is
+// read-only and the path cannot come to be.
+func (b *builder) coverMissing(s masks.Step) error {
+	if !b.inView(s.Path) {
+		return nil
+	}
+	var err error
+	if s.Kind == masks.KindDir {
+		err = b.mkdirAll(s.Path)
+	} else {
+		err = b.makeFile(s.Path)
+	}
+	if err != nil {
+		return err
+	}
+	return b.cover(s.Path)
+}
+
+// coverStep covers a path with the shared empty object, or with a directory of its own
+// that has the mount points of later steps.
+func (b *builder) coverStep(i int, s masks.Step) error {
+	if len(s.Inside) == 0 {
+		return b.cover(s.Path)
+	}
+	at, err := b.at(s.Path)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	dir, err := b.skeleton(i, s.Inside)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	mask, err := clone(dir, false)
+	if err != nil {
+		return err
+	}
+	defer mask.Close()
+	if err := setAttr(mask, roFlags|unix.MOUNT_ATTR_NOEXEC, false); err != nil {
+		return err
+	}
+	return move(mask, at)
+}
+
+// skeleton makes a directory outside the tree that holds the given empty objects.
+func (b *builder) skeleton(i int, inside []masks.Placeholder) (*os.File, error) {
+	path := fmt.Sprintf("%s/skeleton-%d", stagePath, i)
+	if err := unix.Mkdir(path, 0o755); err != nil {
+		return nil, fmt.Errorf("make the mount points of a mask: %w", err)
+	}
+	dir, err := safefs.OpenDir(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	if err := MakePlaceholders(dir, inside); err != nil {
+		return nil, err
+	}
+	return openPath(unix.AT_FDCWD, path)
+}
+
+// viewRO shows a source read-only through an overlay with placeholders below it, so
+// that masks inside hold when the host replaces or creates what they cover.
+func (b *builder) viewRO(i int, s masks.Step) error {
+	var inside []masks.Placeholder
+	for _, p := range b.spec.Placeholders {
+		if p.View == s.Path {
+			inside = append(inside, p)
+		}
+	}
+	pins, err := b.skeleton(i, inside)
+	if err != nil {
+		return err
+	}
+	defer pins.Close()
+	view, err := kernel.Backend{}.Mount(overlay.Spec{Lowers: []*os.File{b.sources[i], pins}})
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	if err := setAttr(view, roFlags, false); err != nil {
+		return err
+	}
+	if err := b.mkdirAll(s.Path); err != nil {
+		return err
+	}
+	return b.put(view, s.Path)
+}
+
+func (b *builder) inView(path string) bool {
+	for _, v := range b.spec.Views {
+		if masks.Within(path, v.Path) {
+			return true
+		}
+	}
+	return false
+}
+
+// bind mounts the opened source of step i at its path, making a mount point if needed.
+func (b *builder) bind(i int, s masks.Step, attr uint64) error {
+	src := b.sources[i]
+	if err := setAttr(src, attr, true); err != nil {
+		return err
+	}
+	dir, err := isDir(src)
+	if err != nil {
+		return err
+	}
+	if at, err := b.at(s.Path); err == nil {
+		_ = at.Close()
+	} else if dir {
+		if err := b.mkdirAll(s.Path); err != nil {
+			return err
+		}
+	} else if err := b.makeFile(s.Path); err != nil {
+		return err
+	}
+	return b.put(src, s.Path)
+}
+
+func isDir(f *os.File) (bool, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	return st.IsDir(), nil
+}
