@@ -1,0 +1,274 @@
+package bwrap
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/testbox"
+)
+
+// The live tests run the test binary again in three roles, as the product does: a shim
+// with the session's uid, a holder in new namespaces that builds a tiny root and becomes
+// bubblewrap, and the payload inside. "stage NAME ARG..." on the command line chooses.
+
+// scene is what a live test wants to see on stage. It travels as JSON.
+type scene struct {
+	Program string   // bubblewrap
+	Guest   []string // the payload's stage and its arguments
+	// Project is a host directory, bound read-write at its own path. When Mask is set,
+	// its .env is covered by an empty file and its .git is read-only.
+	Project string
+	Mask    bool
+
+	NoSeccomp bool // leave a layer out
+	NoLimit   bool
+	Landlock  bool // put the payload under Landlock
+
+	Shared  bool // leave the mount propagation as it came
+	Leak    bool // let the holder have a descriptor of /, and an environment, to leak
+	Keyring bool // put a key into the shim's session keyring
+	KeepCap bool // keep the ambient capabilities
+
+	Mounts int  // for the benchmark: so many file mounts below the root
+	Plain  bool // ... without nosuid and nodev
+}
+
+// What each stage does. The payload's stages get the results to be printed.
+var stages = map[string]func(scene) error{"shim": shimStage, "holder": holderStage}
+
+// payloads is filled by the files that hold the attacks.
+var payloads = map[string]func(results, []string) error{}
+
+// results maps what a payload looked at or tried to what it saw: "ok", or the error.
+type results map[string]string
+
+func (r results) add(name string, err error) {
+	if err == nil {
+		r[name] = "ok"
+	} else {
+		r[name] = err.Error()
+	}
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) < 3 || os.Args[1] != "stage" {
+		testbox.Main(m)
+	}
+	runtime.LockOSThread()
+	if err := onStage(os.Args[2], os.Args[3:]); err != nil {
+		fmt.Fprintf(os.Stderr, "stage %s: %v\n", os.Args[2], err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func onStage(name string, args []string) error {
+	if f, ok := payloads[name]; ok {
+		res := results{}
+		if err := f(res, args); err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(res)
+	}
+	f, ok := stages[name]
+	if !ok {
+		return fmt.Errorf("there is no such stage")
+	}
+	var s scene
+	if err := json.Unmarshal([]byte(args[0]), &s); err != nil {
+		return err
+	}
+	return f(s)
+}
+
+const (
+	statusFD = 3 // of the shim and of the holder
+	canary   = 50
+)
+
+// shimStage clones the holder and waits for it, on one locked thread.
+func shimStage(s scene) error {
+	if s.Keyring {
+		if err := hostKey(); err != nil {
+			return err
+		}
+	}
+	arg, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("/proc/self/exe", "stage", "holder", string(arg))
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), "SECRET=of-the-daemon")
+	cmd.ExtraFiles = []*os.File{os.NewFile(statusFD, "status")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	err = cmd.Run()
+	if cmd.ProcessState == nil {
+		return err
+	}
+	os.Exit(cmd.ProcessState.ExitCode())
+	return nil
+}
+
+// hostKey stands for what a login session holds: a key that the sandbox must not see.
+func hostKey() error {
+	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil {
+		return err
+	}
+	_, err := unix.AddKey("user", "sbxd-test", []byte("host key"), unix.KEY_SPEC_SESSION_KEYRING)
+	return err
+}
+
+// holderStage builds the root and becomes bubblewrap.
+func holderStage(s scene) error {
+	if err := buildRoot(s); err != nil {
+		return fmt.Errorf("build the root: %w", err)
+	}
+	if s.Leak {
+		if err := leak(); err != nil {
+			return err
+		}
+	}
+	if s.KeepCap {
+		return unix.Exec(s.Program, []string{"bwrap", "--bind", "/", "/", "true"}, nil)
+	}
+	argv := append([]string{"/run/sbxbin/test", "stage"}, s.Guest...)
+	if s.Landlock {
+		argv = append([]string{"/run/sbxbin/test", "stage", "landlock"}, s.Guest...)
+	}
+	args, err := Args(Spec{
+		Root: rootPath, DisableUserns: !s.NoLimit, NoSeccomp: s.NoSeccomp, StatusFD: statusFD, Argv: argv,
+		Cover: ProcFiles(),
+	})
+	if err != nil {
+		return err
+	}
+	return Exec(s.Program, args, statusFD)
+}
+
+// leak leaves open what a careless parent would: a directory above everything.
+func leak() error {
+	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	return unix.Dup2(fd, canary)
+}
+
+// outcome is what a finished sandbox left.
+type outcome struct {
+	code   int
+	stdout []byte
+	stderr string
+	status []map[string]any // the lines of --json-status-fd
+}
+
+// stage runs a scene to its end as the unprivileged user.
+func stage(t testing.TB, s scene) outcome {
+	t.Helper()
+	cmd, status := prepare(t, s)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	o := outcome{status: status()}
+	_ = cmd.Wait()
+	o.code, o.stdout, o.stderr = cmd.ProcessState.ExitCode(), []byte(stdout.String()), stderr.String()
+	return o
+}
+
+// prepare returns the shim's command, not yet started, and a function that reads the
+// status lines to their end once it is.
+func prepare(t testing.TB, s scene) (*exec.Cmd, func() []map[string]any) {
+	t.Helper()
+	testbox.Need(t, "bwrap", "userns")
+	if s.Program == "" {
+		s.Program = bwrapProgram(t)
+	}
+	arg, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	cmd := testbox.UserCommand(t, "/proc/self/exe", "stage", "shim", string(arg))
+	cmd.ExtraFiles = []*os.File{w}
+	return cmd, func() []map[string]any {
+		w.Close()
+		return statusLines(t, r)
+	}
+}
+
+func statusLines(t testing.TB, r io.Reader) []map[string]any {
+	t.Helper()
+	var out []map[string]any
+	for dec := json.NewDecoder(r); ; {
+		var line map[string]any
+		if err := dec.Decode(&line); err == io.EOF {
+			return out
+		} else if err != nil {
+			t.Fatalf("read a status line: %v", err)
+		}
+		out = append(out, line)
+	}
+}
+
+// bwrapProgram is the bubblewrap under test: that of PATH, or another version.
+func bwrapProgram(t testing.TB) string {
+	t.Helper()
+	if p := os.Getenv("SBXD_TEST_BWRAP"); p != "" {
+		return p
+	}
+	p, err := exec.LookPath("bwrap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err = filepath.EvalSymlinks(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// inside runs a payload to its end and returns what it printed.
+func inside(t testing.TB, s scene) results {
+	t.Helper()
+	o := stage(t, s)
+	if o.code != 0 {
+		t.Fatalf("payload %v: exit code %d\n%s", s.Guest, o.code, o.stderr)
+	}
+	res := results{}
+	if err := json.Unmarshal(o.stdout, &res); err != nil {
+		t.Fatalf("payload %v printed %q: %v", s.Guest, o.stdout, err)
+	}
+	return res
+}
+
+func expect(t testing.TB, got results, want map[string]string) {
+	t.Helper()
+	for name, w := range want {
+		if got[name] != w {
+			t.Errorf("%s: %q, want %q", name, got[name], w)
+		}
+	}
+}
