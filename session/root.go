@@ -62,17 +62,8 @@ func (r *Root) open() error {
 	if r.system {
 		mode = 0o711 // the uids' directories below are 0700 each
 	}
-	if err := noLinks(r.path); err != nil {
-		return fmt.Errorf("state root %s: %w", r.path, err)
-	}
-	if err := os.MkdirAll(filepath.Dir(r.path), 0o755); err != nil {
-		return fmt.Errorf("making the parent of the state root: %w", err)
-	}
-	if err := os.Mkdir(r.path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("making the state root: %w", err)
-	}
 	var err error
-	if r.dir, err = openOwn(r.path, r.uid, mode); err != nil {
+	if r.dir, err = ownDir(r.path, mode); err != nil {
 		return fmt.Errorf("state root %s: %w", r.path, err)
 	}
 	if err := r.take(); err != nil {
@@ -84,6 +75,29 @@ func (r *Root) open() error {
 		}
 	}
 	return nil
+}
+
+// OwnDir makes the directory at path, if it is missing, and checks that it is ours, of
+// no wider mode, and reached through no link. ErrDenied: it is not so.
+func OwnDir(path string, mode fs.FileMode) error {
+	f, err := ownDir(path, mode)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func ownDir(path string, mode fs.FileMode) (*os.File, error) {
+	if err := noLinks(path); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return openOwn(path, os.Geteuid(), mode)
 }
 
 // openOwn opens a directory through no link and checks that it is uid's alone.
@@ -113,7 +127,7 @@ func noLinks(path string) error {
 			return err
 		}
 		if real != have {
-			return fmt.Errorf("%w: a link lies on its path; set SBXD_STATE to %s", ErrDenied, filepath.Join(real, rest))
+			return fmt.Errorf("%w: a link lies on its path; name it as %s", ErrDenied, filepath.Join(real, rest))
 		}
 		return nil
 	}
@@ -126,7 +140,7 @@ func checkOwn(f *os.File, uid int, mode fs.FileMode) error {
 	}
 	owner := int(st.Sys().(*syscall.Stat_t).Uid)
 	if owner != uid {
-		return fmt.Errorf("%w: it belongs to uid %d, not to %d; remove it or set SBXD_STATE", ErrDenied, owner, uid)
+		return fmt.Errorf("%w: it belongs to uid %d, not to %d; remove it or name another", ErrDenied, owner, uid)
 	}
 	if extra := st.Mode().Perm() &^ mode; extra != 0 {
 		return fmt.Errorf("%w: its mode is %04o; run chmod %04o on it", ErrDenied, st.Mode().Perm(), mode)
