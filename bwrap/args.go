@@ -50,7 +50,7 @@ func Args(s Spec) (Arguments, error) {
 
 	add("--bind", s.Root, "/")
 	add("--dev", "/dev")
-	add("--perms", "1777", "--size", strconv.FormatInt(s.ShmSize, 10), "--tmpfs", "/dev/shm")
+	add("--size", strconv.FormatInt(s.ShmSize, 10), "--perms", "1777", "--tmpfs", "/dev/shm")
 	add("--proc", "/proc")
 	for _, file := range s.Cover {
 		add("--ro-bind", "/dev/null", file) // nodev: opening it is refused

@@ -138,7 +138,7 @@ func resetSignals() error {
 
 func setAction(sig unix.Signal, set, old *sigaction) error {
 	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig),
-		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), sigSetSize, 0, 0) //nolint:gosec // locals, for one call
+		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), sigSetSize, 0, 0)
 	if errno != 0 {
 		return errno
 	}

@@ -75,7 +75,7 @@ func base(dir string) error {
 	if target, err := os.Readlink(dir); err == nil {
 		return os.Symlink(target, in(dir))
 	}
-	if _, err := os.Lstat(dir); err != nil {
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil // not every host has each of them
 	}
 	if err := os.Mkdir(in(dir), 0o755); err != nil {

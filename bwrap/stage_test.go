@@ -137,6 +137,12 @@ func hostKey() error {
 
 // holderStage builds the root and becomes bubblewrap.
 func holderStage(s scene) error {
+	// By descriptor: what is below /tmp on the host is about to be covered.
+	exe, err := unix.Open(s.Program, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", s.Program, err)
+	}
+	program := fmt.Sprintf("/proc/self/fd/%d", exe)
 	if err := buildRoot(s); err != nil {
 		return fmt.Errorf("build the root: %w", err)
 	}
@@ -146,7 +152,7 @@ func holderStage(s scene) error {
 		}
 	}
 	if s.KeepCap {
-		return unix.Exec(s.Program, []string{"bwrap", "--bind", "/", "/", "true"}, nil)
+		return unix.Exec(program, []string{"bwrap", "--bind", "/", "/", "true"}, nil)
 	}
 	argv := append([]string{"/run/sbxbin/test", "stage"}, s.Guest...)
 	if s.Landlock {
@@ -159,7 +165,7 @@ func holderStage(s scene) error {
 	if err != nil {
 		return err
 	}
-	return Exec(s.Program, args, statusFD)
+	return Exec(program, args, statusFD)
 }
 
 // leak leaves open what a careless parent would: a directory above everything.
