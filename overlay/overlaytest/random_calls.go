@@ -1,0 +1,88 @@
+package overlaytest
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// put1 opens, writes and closes, each by one system call. FIFOs do not block.
+func put1(path string, flags int, text string) error {
+	fd, err := unix.Open(path, flags|unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = unix.Write(fd, []byte(text))
+	if e := unix.Close(fd); err == nil {
+		err = e
+	}
+	return err
+}
+
+// tmp1 gives a file without a name the name path.
+func tmp1(path, text string) error {
+	dir, _ := splitLast(path)
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, []byte(text)); err != nil {
+		return err
+	}
+	return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
+}
+
+func splitLast(path string) (dir, name string) {
+	for i := len(path) - 1; i >= 0; i-- {
+		if path[i] == '/' {
+			return path[:i], path[i+1:]
+		}
+	}
+	return ".", path
+}
+
+func read1(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", err
+	}
+	b := make([]byte, 4096)
+	n, err := unix.Read(fd, b)
+	size := st.Size
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		size = 0 // a directory's size is the file system's own affair
+	}
+	return fmt.Sprintf("%o %d %q", st.Mode, size, b[:max(n, 0)]), err
+}
+
+func list1(path string) (string, error) {
+	names, err := os.ReadDir(path)
+	if err != nil {
+		return "", errno(err)
+	}
+	out := ""
+	for _, n := range names {
+		out += fmt.Sprintf("%q %s ", n.Name(), n.Type())
+	}
+	return out, nil
+}
+
+func removeAll(path string) error { return errno(os.RemoveAll(path)) }
+
+// errno strips the path, which differs between roots.
+func errno(err error) error {
+	switch e := err.(type) { //nolint:errorlint // os wraps exactly once
+	case *os.PathError:
+		return e.Err
+	case *os.SyscallError:
+		return e.Err
+	}
+	return err
+}
