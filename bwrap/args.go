@@ -50,7 +50,10 @@ func Args(s Spec) (Arguments, error) {
 
 	add("--bind", s.Root, "/")
 	add("--dev", "/dev")
-	add("--size", strconv.FormatInt(s.ShmSize, 10), "--perms", "1777", "--tmpfs", "/dev/shm")
+	if !s.NoSize {
+		add("--size", strconv.FormatInt(s.ShmSize, 10))
+	}
+	add("--perms", "1777", "--tmpfs", "/dev/shm")
 	add("--proc", "/proc")
 	for _, file := range s.Cover {
 		add("--ro-bind", "/dev/null", file) // nodev: opening it is refused

@@ -33,7 +33,7 @@ func listing(a Arguments) string {
 }
 
 func TestArgsGolden(t *testing.T) {
-	bare := Spec{Root: "/r", Argv: []string{"/bin/true"}, UnshareNet: true, NoSeccomp: true, Hostname: "a-b", ShmSize: 4096, Chdir: "/work"}
+	bare := Spec{Root: "/r", Argv: []string{"/bin/true"}, UnshareNet: true, NoSeccomp: true, NoSize: true, Hostname: "a-b", Chdir: "/work"}
 	for name, s := range map[string]Spec{"args_session.golden": sample(), "args_bare.golden": bare} {
 		a, err := Args(s)
 		if err != nil {
@@ -132,9 +132,8 @@ func TestArgsNeverLeavesWordsOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for len(a.Options)+len(a.line()) < MaxWords {
+	for range MaxWords - len(a.Options) - len(a.line()) {
 		s.Argv = append(s.Argv, "x")
-		a.Argv = s.Argv
 	}
 	if a, err = Args(s); err != nil || len(a.Argv) != len(s.Argv) {
 		t.Errorf("%d words: %v, want all of them", MaxWords, err)

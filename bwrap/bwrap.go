@@ -75,6 +75,9 @@ type Spec struct {
 	// DisableUserns forbids user namespaces inside. Off only for a bubblewrap that does
 	// not know the option (before 0.8): then seccomp and Landlock alone forbid them.
 	DisableUserns bool
+	// NoSize leaves /dev/shm to the kernel's bound, half of the memory, for a bubblewrap
+	// that knows no sizes (before 0.7).
+	NoSize bool
 	// NoSeccomp leaves the filter out, so that a test can show what the other layers
 	// hold alone.
 	NoSeccomp bool

@@ -37,7 +37,7 @@ func Exec(program string, a Arguments, keep ...int) error {
 	if err := Harden(); err != nil {
 		return err
 	}
-	if err := memfd("bwrap-args", a.file(), ArgsFD); err != nil {
+	if err := place("bwrap-args", a.file(), ArgsFD); err != nil {
 		return fmt.Errorf("write bubblewrap's arguments: %w", err)
 	}
 	keep = append(slices.Clone(keep), ArgsFD)
@@ -46,7 +46,7 @@ func Exec(program string, a Arguments, keep ...int) error {
 		if err != nil {
 			return err
 		}
-		if err := memfd("bwrap-seccomp", encode(raw), SeccompFD); err != nil {
+		if err := place("bwrap-seccomp", encode(raw), SeccompFD); err != nil {
 			return fmt.Errorf("write the seccomp program: %w", err)
 		}
 		keep = append(keep, SeccompFD)
@@ -85,18 +85,28 @@ func keepOnly(keep []int) error {
 	return nil
 }
 
-// memfd makes an anonymous file with content, read from its start, as descriptor fd.
-func memfd(name string, content []byte, fd int) error {
-	tmp, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+// place makes an anonymous file with content and puts it at descriptor fd.
+func place(name string, content []byte, fd int) error {
+	tmp, err := memfd(name, content)
 	if err != nil {
 		return err
 	}
+	return unix.Dup3(tmp, fd, unix.O_CLOEXEC)
+}
+
+// memfd makes an anonymous file with content, to be read from its start.
+func memfd(name string, content []byte) (int, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
 	for done := 0; done < len(content); {
-		n, err := unix.Pwrite(tmp, content[done:], int64(done))
+		n, err := unix.Pwrite(fd, content[done:], int64(done))
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			return err
+			unix.Close(fd)
+			return -1, err
 		}
 		done += max(n, 0)
 	}
-	return unix.Dup3(tmp, fd, unix.O_CLOEXEC)
+	return fd, nil
 }

@@ -101,16 +101,13 @@ func TestLateHostMountsStayOutside(t *testing.T) {
 		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "sub"), 0o755), os.Chown(dir, uid, gid)); err != nil {
 			t.Fatal(err)
 		}
-		arg, err := json.Marshal(scene{Program: bwrapProgram(t), Project: dir, Shared: shared, Guest: []string{"late", dir}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		arg := scene{Project: dir, Shared: shared, Guest: []string{"late", dir}}.encode(t)
 		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer null.Close()
-		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "stage", "late-host", string(arg))
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "stage", "late-host", arg)
 		cmd.Env = append(os.Environ(), fmt.Sprintf("SBXD_TEST_UID=%d", uid))
 		cmd.ExtraFiles = []*os.File{null}
 		cmd.Stderr = os.Stderr

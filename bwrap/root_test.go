@@ -97,11 +97,11 @@ func bind(from, to string, attr uint64) error {
 	if err != nil {
 		return err
 	}
-	return place(fd, to, attr)
+	return attach(fd, to, attr)
 }
 
-// place attaches a detached tree and closes its descriptor.
-func place(fd int, to string, attr uint64) error {
+// attach puts a detached tree at a path and closes its descriptor.
+func attach(fd int, to string, attr uint64) error {
 	defer unix.Close(fd)
 	if attr != 0 {
 		flags := uint(unix.AT_EMPTY_PATH | unix.AT_RECURSIVE)
@@ -143,7 +143,7 @@ func placeProject(s scene, fd int) error {
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return err
 	}
-	if err := place(fd, at, quiet); err != nil {
+	if err := attach(fd, at, quiet); err != nil {
 		return err
 	}
 	if !s.Mask {

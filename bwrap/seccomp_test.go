@@ -231,6 +231,9 @@ func TestCallNumbers(t *testing.T) {
 	if err := json.Unmarshal(out, &mod); err != nil {
 		t.Fatal(err)
 	}
+	if mod.Dir == "" {
+		t.Skip("needs the source of golang.org/x/sys in the module cache of this user")
+	}
 	line := regexp.MustCompile(`(?m)^\s*SYS_([A-Z0-9_]+)\s*=\s*([0-9]+)$`)
 	for arch, m := range machines {
 		text, err := os.ReadFile(filepath.Join(mod.Dir, "unix", "zsysnum_linux_"+arch+".go"))
