@@ -116,9 +116,12 @@ func (c *Client) Commands(ctx context.Context, id string) (l []Command, err erro
 }
 
 // Log streams what a command wrote, both channels as they came, from the given number
-// of bytes on. The caller closes it.
-func (c *Client) Log(ctx context.Context, id, exec string, from int64) (io.ReadCloser, error) {
+// of bytes on; with follow until the command ends. The caller closes it.
+func (c *Client) Log(ctx context.Context, id, exec string, from int64, follow bool) (io.ReadCloser, error) {
 	q := url.Values{}
+	if follow {
+		q.Set("follow", "true")
+	}
 	if from > 0 {
 		q.Set("from", strconv.FormatInt(from, 10))
 	}

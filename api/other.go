@@ -10,6 +10,7 @@ type RemoveRequest struct {
 // Command is one command of a session (GET /v1/sessions/{id}/execs).
 type Command struct {
 	Exec    string    `json:"exec"`
+	Argv    []string  `json:"argv"`          // shortened
 	Pid     int       `json:"pid,omitempty"` // inside the session
 	TTY     bool      `json:"tty,omitempty"`
 	Running bool      `json:"running"`
@@ -17,7 +18,9 @@ type Command struct {
 	Signal  string    `json:"signal,omitempty"`
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
-	Output  int64     `json:"output"` // bytes so far, over both channels
+	Message string    `json:"message,omitempty"` // why it never ran, or ended without a code of its own
+	Output  int64     `json:"output"`            // bytes so far, over both channels
+	Lost    int64     `json:"lost,omitempty"`    // of them, those that the log no longer has
 }
 
 // Explanation tells what a session makes of a path (GET …/explain?path=).

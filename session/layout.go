@@ -80,3 +80,15 @@ func (r *Root) MakeOwner(uid, gid int) (made bool, err error) {
 	}
 	return made, f.Close()
 }
+
+// RetiredData returns where the data of uid's session id lies once Retire has decided
+// its removal: in a user's layout it lies beside the record and moved with it.
+func (r *Root) RetiredData(uid int, id ID) string {
+	if r.system {
+		return r.DataDir(uid, id)
+	}
+	return filepath.Join(r.records(), removing+string(id))
+}
+
+// File returns the path of the record of id.
+func (r *Root) File(id ID) string { return filepath.Join(r.records(), string(id), recordFile) }

@@ -90,8 +90,11 @@ type Msg struct {
 	// From is the number of output bytes that the client already has.
 	From int64 `json:"from,omitempty"`
 	// Stdin of attach: take stdin over from the client that had it.
-	Stdin bool          `json:"stdin,omitempty"`
-	Grace time.Duration `json:"grace,omitempty"` // between SIGTERM and SIGKILL; nanoseconds
+	Stdin bool `json:"stdin,omitempty"`
+	// Received of started is how many bytes of stdin the shim has taken so far: a client
+	// that attaches with Stdin sends on from there. N is then its credit.
+	Received int64         `json:"received,omitempty"`
+	Grace    time.Duration `json:"grace,omitempty"` // between SIGTERM and SIGKILL; nanoseconds
 
 	Commands []CommandInfo `json:"commands,omitempty"` // of list, oldest first
 	Status   *ShimStatus   `json:"status,omitempty"`

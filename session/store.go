@@ -142,18 +142,18 @@ func (s *Store) Load(id ID) (Record, error) {
 // broken is what is told of a session whose record is torn. Its uid is the directory
 // owner's when that can be told, else root's (nobody but root sees it).
 func (s *Store) broken(id ID, err error) Record {
-	uid := s.uid
-	if s.system {
-		uid = s.ownerOf(id)
-	}
 	return Record{
-		Format: Format, ID: id, UID: uid, State: Broken,
+		Format: Format, ID: id, UID: s.Owner(id), State: Broken,
 		Reason: fmt.Sprintf("its record cannot be read: %v; nothing of it was touched; `sbxd rm --discard %s` removes it", err, id),
 	}
 }
 
-// ownerOf finds the uid whose directory holds id's data.
-func (s *Store) ownerOf(id ID) int {
+// Owner finds the uid whose directory holds id's data, without its record; 0 when there
+// is none, and our own in a user's layout.
+func (s *Store) Owner(id ID) int {
+	if !s.system {
+		return s.uid
+	}
 	hits, _ := filepath.Glob(filepath.Join(s.path, "[0-9]*", sessionsIn, string(id)))
 	for _, h := range hits {
 		var uid int

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 
 	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/internal/safefs"
 )
 
 // Cred is what a process of a session's owner runs as.
@@ -42,7 +43,10 @@ type Work struct {
 	// Policy is that of Launch: what is masked never lands.
 	Policy Policy `json:"policy,omitzero"`
 
-	Path    string          `json:"path,omitempty"`    // of explain; Dir's new name of remove
+	// Since is land.Clock before the views were mounted (capture).
+	Since safefs.Time `json:"since,omitzero"`
+
+	Path    string          `json:"path,omitempty"`    // of explain
 	Landing string          `json:"landing,omitempty"` // of undo
 	Home    bool            `json:"home,omitempty"`    // of diff
 	Text    bool            `json:"text,omitempty"`    // of diff
@@ -70,7 +74,7 @@ func APIError(err error) *api.Error {
 	}{
 		{ErrNotFound, api.ExitNotFound},
 		{ErrNoCommand, api.ExitNotFound},
-		{ErrExists, api.ExitConflict},
+		{ErrExists, api.ExitRefused},
 		{ErrBusy, api.ExitBusy},
 		{ErrDenied, api.ExitDenied},
 		{ErrRefused, api.ExitRefused},
