@@ -1,0 +1,366 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/internal/mnt"
+	"github.com/sbxd/sbxd/internal/proc"
+	"github.com/sbxd/sbxd/internal/testbox"
+	"github.com/sbxd/sbxd/overlay"
+	"github.com/sbxd/sbxd/overlay/kernel"
+	"github.com/sbxd/sbxd/session"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// box is a real state root with a runtime directory.
+type box struct {
+	t       *testing.T
+	store   *session.Store
+	runtime string
+}
+
+// newBox makes a state root whose name needs escapes in a mount table.
+func newBox(t *testing.T) *box {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(testbox.TempDir(t))
+	must(t, err)
+	must(t, os.MkdirAll(dir+"/run/s", 0o700))
+	if os.Geteuid() == 0 {
+		must(t, os.Chown(dir, 0, 0))
+	}
+	store, err := session.OpenStore(dir + "/st ate\tx\\y\nz")
+	must(t, err)
+	t.Cleanup(store.Close)
+	return &box{t, store, dir + "/run"}
+}
+
+func (b *box) create(id session.ID, state session.State, r session.Running) string {
+	b.t.Helper()
+	bootID, err := proc.Boot()
+	must(b.t, err)
+	rec := session.Record{
+		ID: id, State: state, UID: os.Geteuid(), GID: os.Getegid(), Created: time.Now().Add(-time.Hour).UTC(),
+		Running: r, Boot: bootID, Network: "off", Backend: "auto",
+		Project: session.Place{Spelled: "/p", Real: "/p", Dev: 1, Ino: 1}, Home: session.Place{Spelled: "/h", Real: "/h", Dev: 1, Ino: 2},
+	}
+	must(b.t, b.store.Create(rec, nil))
+	if got, err := b.store.Load(id); err != nil || got.State != state {
+		b.t.Fatalf("Load = %+v, %v, want state %s", got, err, state)
+	}
+	return b.data(id)
+}
+
+// data makes the data directory of id.
+func (b *box) data(id session.ID) string {
+	dir := b.store.DataDir(os.Geteuid(), id)
+	must(b.t, os.MkdirAll(dir+"/project/upper", 0o700))
+	return dir
+}
+
+func (b *box) run(dry bool) map[string]api.SweepItem {
+	b.t.Helper()
+	k, err := KnownOf(b.store, b.runtime, nil)
+	must(b.t, err)
+	out, err := Run(b.t.Context(), k, Local{Store: b.store}, dry)
+	must(b.t, err)
+	items := map[string]api.SweepItem{}
+	for _, i := range out.Items {
+		items[i.Kind+" "+i.What] = i
+	}
+	return items
+}
+
+func (b *box) state(id session.ID) session.State {
+	r, err := b.store.Load(id)
+	must(b.t, err)
+	return r.State
+}
+
+// deadID is the identity of a process that has ended.
+func deadID(t *testing.T) proc.ID {
+	t.Helper()
+	cmd, id := sleeper(t)
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	return id
+}
+
+func sleeper(t *testing.T) (*exec.Cmd, proc.ID) {
+	t.Helper()
+	cmd := exec.Command("sleep", "600")
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	id, err := proc.Of(cmd.Process.Pid)
+	must(t, err)
+	return cmd, id
+}
+
+// age makes everything in the state root older than Young, as far as sweep can tell: it
+// goes by the change time, which only the clock sets, so the plan gets another clock.
+func (b *box) aged(dry bool) []Result {
+	b.t.Helper()
+	k, err := KnownOf(b.store, b.runtime, nil)
+	must(b.t, err)
+	seen, err := Look(b.t.Context(), k)
+	must(b.t, err)
+	seen.Now = seen.Now.Add(2 * Young)
+	p := Make(seen, k)
+	if dry {
+		return nil
+	}
+	return Apply(b.t.Context(), p, k, Local{Store: b.store})
+}
+
+func TestDeadSessionsStopAndLiveOnesStay(t *testing.T) {
+	b := newBox(t)
+	_, alive := sleeper(t)
+	stranger, strangerID := sleeper(t)
+	guest, guestID := sleeper(t)
+	reused := strangerID
+	reused.Start-- // the number of a stranger, with another start
+	b.create(sid("a"), session.Alive, session.Running{Shim: alive})
+	dir := b.create(sid("b"), session.Alive, session.Running{Shim: deadID(t), Bwrap: reused, Guest: guestID})
+	must(t, os.WriteFile(dir+"/project/upper/f", []byte("work"), 0o600))
+	b.create(sid("c"), session.Stopped, session.Running{})
+	if got := b.run(true); got["record "+string(sid("b"))].Action != "stop" || b.state(sid("b")) != session.Alive {
+		t.Errorf("dry run: %+v, state %s", got, b.state(sid("b")))
+	}
+	items := b.run(false)
+	for _, i := range items {
+		if i.Error != "" {
+			t.Errorf("%s %s: %s", i.Action, i.What, i.Error)
+		}
+	}
+	for id, want := range map[session.ID]session.State{sid("a"): session.Alive, sid("b"): session.Stopped, sid("c"): session.Stopped} {
+		if got := b.state(id); got != want {
+			t.Errorf("session %s is %s, want %s", id, got, want)
+		}
+	}
+	if got, err := os.ReadFile(dir + "/project/upper/f"); err != nil || string(got) != "work" {
+		t.Errorf("the dead session's work reads %q, %v", got, err)
+	}
+	if guestID.Alive() != proc.Dead {
+		t.Error("the guest of the dead session was not killed")
+	}
+	if strangerID.Alive() != proc.Alive {
+		t.Error("a stranger with a recorded number was killed")
+	}
+	if alive.Alive() != proc.Alive {
+		t.Error("the shim of a live session was killed")
+	}
+	_, _ = stranger, guest
+}
+
+func TestOrphansAreRemovedAndWorkIsArchived(t *testing.T) {
+	b := newBox(t)
+	empty := b.data(sid("d"))
+	must(t, os.Mkdir(empty+"/000", 0))
+	full := b.data(sid("e"))
+	must(t, os.WriteFile(full+"/project/upper/f", []byte("work"), 0o600))
+	foreign := filepath.Dir(empty) + "/notours"
+	must(t, os.Mkdir(foreign, 0o700))
+	must(t, os.Symlink(b.runtime, filepath.Dir(empty)+"/"+string(sid("f"))))
+	if b.store.System() {
+		b.run(true) // the data directories of root itself are below 0/, as those of any uid
+	}
+	b.run(false)
+	if _, err := os.Lstat(empty); err != nil {
+		t.Errorf("a young directory is gone: %v", err)
+	}
+	for _, r := range b.aged(false) {
+		if r.Err != nil {
+			t.Errorf("%s %s: %v", r.Action, r.What, r.Err)
+		}
+	}
+	for path, want := range map[string]bool{empty: false, full: false, foreign: true, filepath.Dir(empty) + "/" + string(sid("f")): true} {
+		if _, err := os.Lstat(path); (err == nil) != want {
+			t.Errorf("%s: there %v, want %v", path, err == nil, want)
+		}
+	}
+	got, err := filepath.Glob(escape(b.store.Of(os.Geteuid())) + "/archive/" + string(sid("e")) + "-*/project/upper/f")
+	if err != nil || len(got) != 1 {
+		t.Errorf("archive: %q, %v", got, err)
+	}
+}
+
+func escape(s string) string { return strings.ReplaceAll(s, `\`, `\\`) }
+
+func TestMountsAreDetachedBeforeAnythingIsRemoved(t *testing.T) {
+	if !testbox.Unshared(t) {
+		return
+	}
+	b := newBox(t)
+	outside := t.TempDir()
+	must(t, os.WriteFile(outside+"/f", []byte("precious"), 0o600))
+	orphan := b.data(sid("d"))
+	must(t, os.MkdirAll(orphan+"/m n", 0o700))
+	must(t, unix.Mount(outside, orphan+"/m n", "", unix.MS_BIND, ""))
+	must(t, os.Mkdir(outside+"/inner", 0o700))
+	must(t, unix.Mount("tmpfs", orphan+"/m n/inner", "tmpfs", 0, "size=4k"))
+	must(t, unix.Mount("tmpfs", orphan+"/m n", "tmpfs", 0, "size=4k"))
+	neighbour := filepath.Dir(filepath.Dir(orphan)) + "/sessions-other/" + string(sid("d"))
+	must(t, os.MkdirAll(neighbour, 0o700))
+	must(t, unix.Mount("tmpfs", neighbour, "tmpfs", 0, "size=4k"))
+	defer func() { _ = unix.Unmount(neighbour, unix.MNT_DETACH) }()
+	for _, r := range b.aged(false) {
+		if r.Err != nil {
+			t.Errorf("%s %s: %v", r.Action, r.What, r.Err)
+		}
+	}
+	if left := testbox.MountsBelow(orphan); len(left) != 0 {
+		t.Errorf("mounts left: %q", left)
+	}
+	if _, err := os.Lstat(orphan); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the orphan is still there: %v", err)
+	}
+	if got, err := os.ReadFile(outside + "/f"); err != nil || string(got) != "precious" {
+		t.Errorf("the file behind the mount reads %q, %v", got, err)
+	}
+	if left := testbox.MountsBelow(neighbour); len(left) != 1 {
+		t.Errorf("the neighbour's mounts: %q, want one", left)
+	}
+}
+
+func TestAnUpperInUseStays(t *testing.T) {
+	if !testbox.Unshared(t) {
+		return
+	}
+	testbox.Need(t, "overlay-userns")
+	b := newBox(t)
+	orphan := b.data(sid("d"))
+	open := func(name string) *os.File {
+		must(t, os.MkdirAll(name, 0o700))
+		fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		must(t, err)
+		return os.NewFile(uintptr(fd), name)
+	}
+	view, err := kernel.Backend{}.Mount(overlay.Spec{
+		Lowers: []*os.File{open(b.runtime)}, Upper: open(orphan + "/project/upper"), Work: open(orphan + "/project/work"),
+	})
+	must(t, err)
+	point := t.TempDir()
+	must(t, mnt.Move(int(view.Fd()), unix.AT_FDCWD, point))
+	_ = view.Close()
+	tab, err := readTable("self")
+	must(t, err)
+	last := tab.Mounts[len(tab.Mounts)-1]
+	if last.FSType != "overlay" || !strings.Contains(strings.Join(last.Layers, " "), "z/") {
+		t.Logf("this kernel does not name the layers: %q", last.Layers)
+	} else {
+		for _, r := range b.aged(false) {
+			if r.Action != Keep {
+				t.Errorf("%s %s while its upper is mounted", r.Action, r.What)
+			}
+		}
+	}
+	must(t, mnt.Detach(point))
+	b.aged(false)
+	if _, err := os.Lstat(orphan); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after the unmount the orphan is still there: %v", err)
+	}
+}
+
+func TestALinkOnTheWayToAMountIsNotFollowed(t *testing.T) {
+	if !testbox.Unshared(t) {
+		return
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	must(t, os.MkdirAll(dir+"/real/m", 0o700))
+	must(t, unix.Mount("tmpfs", dir+"/real/m", "tmpfs", 0, "size=4k"))
+	defer func() { _ = unix.Unmount(dir+"/real/m", unix.MNT_DETACH) }()
+	must(t, os.Symlink("real", dir+"/link"))
+	must(t, os.Symlink("real/m", dir+"/m"))
+	for _, p := range []string{dir + "/link/m", dir + "/m"} {
+		if err := detach(p); err == nil {
+			t.Logf("detach %s: nothing done", p)
+		}
+		if left := testbox.MountsBelow(dir); len(left) != 1 {
+			t.Fatalf("detach %s went through a link", p)
+		}
+	}
+}
+
+func TestDeadSocketsGoAndServedOnesStay(t *testing.T) {
+	b := newBox(t)
+	listen := func(id session.ID) *net.UnixListener {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("%s/s/%s.sock", b.runtime, id), Net: "unix"})
+		must(t, err)
+		l.SetUnlinkOnClose(false)
+		return l
+	}
+	dead, alive := listen(sid("a")), listen(sid("b"))
+	must(t, dead.Close())
+	defer func() { _ = alive.Close() }()
+	must(t, os.WriteFile(b.runtime+"/s/"+string(sid("c"))+".sock", nil, 0o600))
+	must(t, os.WriteFile(b.runtime+"/s/other", nil, 0o600))
+	for _, r := range b.aged(false) {
+		if r.Err != nil {
+			t.Errorf("%s %s: %v", r.Action, r.What, r.Err)
+		}
+	}
+	left, err := os.ReadDir(b.runtime + "/s")
+	must(t, err)
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name())
+	}
+	if got, want := strings.Join(names, " "), fmt.Sprintf("%s.sock %s.sock other", sid("b"), sid("c")); got != want {
+		t.Errorf("left %q, want %q", got, want)
+	}
+}
+
+// failing is a Host on which one session cannot be saved.
+type failing struct {
+	Local
+	bad session.ID
+}
+
+func (f failing) Save(r session.Record) error {
+	if r.ID == f.bad {
+		return errors.New("disk full")
+	}
+	return f.Local.Save(r)
+}
+
+func TestAFailureStopsOnlyItsOwnSession(t *testing.T) {
+	b := newBox(t)
+	b.create(sid("a"), session.Alive, session.Running{Shim: deadID(t)})
+	b.create(sid("b"), session.Alive, session.Running{Shim: deadID(t)})
+	k, err := KnownOf(b.store, b.runtime, nil)
+	must(t, err)
+	seen, err := Look(t.Context(), k)
+	must(t, err)
+	var failed []session.ID
+	for _, r := range Apply(t.Context(), Make(seen, k), k, failing{Local{Store: b.store}, sid("a")}) {
+		if r.Err != nil {
+			failed = append(failed, r.Session)
+		}
+	}
+	if len(failed) != 1 || failed[0] != sid("a") || b.state(sid("b")) != session.Stopped {
+		t.Errorf("failed: %q, other session is %s", failed, b.state(sid("b")))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Look(ctx, k); !errors.Is(err, context.Canceled) {
+		t.Errorf("Look under an ended context: %v", err)
+	}
+}
