@@ -35,17 +35,27 @@ type Host interface {
 	Aliases(q AliasQuery) (AliasAnswer, error)
 }
 
-// AliasQuery asks where the inodes Want are linked below Roots. Directories in
-// Skip are not entered. At most Limit entries are looked at.
+// AliasQuery asks whether hidden files can be reached by further hard links.
 type AliasQuery struct {
-	Want  map[FileID]uint64 // inode → its link count
+	// Files are hidden files with more than one link, by path.
+	Files map[string]Info
+	// Dirs are hidden directories; files in them with more than one link count too.
+	// At most DirLimit entries of each are looked at, upper levels first.
+	Dirs     []string
+	DirLimit int
+	// Roots is where other names would show. Hidden paths below them are not entered.
 	Roots []string
+	// Skip are directories that are not to be looked into, such as network mounts.
 	Skip  []string
-	Limit int
+	Limit int // entries looked at below Roots, all together
 }
 
-// AliasAnswer holds the paths found, sorted, and whether everything was looked at.
+// HardLink is a visible name of a hidden file.
+type HardLink struct{ Hidden, Visible string }
+
+// AliasAnswer holds what was found, sorted. Unsure are hidden files whose other
+// names were not found before the limit.
 type AliasAnswer struct {
-	Found    map[FileID][]string
-	Complete bool
+	Links  []HardLink
+	Unsure []string
 }

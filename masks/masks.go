@@ -55,6 +55,9 @@ type Rule struct {
 	// directory of sbxd's own for an agent. Only the daemon sets it; it is the one
 	// thing that may stand at the place of a built-in credential.
 	Target string
+	// Optional says that an input or carve-out which does not exist is left out.
+	// Otherwise it is an error.
+	Optional bool
 }
 
 // Credential is a row of the built-in table.
@@ -78,6 +81,9 @@ type Mount struct {
 	Root   string // which directory of the file system is mounted there
 	Dev    uint64 // major and minor of the file system, as in st_dev
 	FSType string
+	// Hidden says that sessions do not see what is mounted there, and that it is not
+	// to be looked into: it may hang (network, FUSE, automount).
+	Hidden bool
 }
 
 // Input is everything Make needs to know except the host's tree.
@@ -153,6 +159,9 @@ type Placeholder struct {
 	Kind Kind   // KindFile or KindDir
 }
 
+// Link is a symbolic link as it is on the host.
+type Link struct{ Path, Target string }
+
 // Plan is what the holder applies, in order.
 type Plan struct {
 	Steps []Step
@@ -165,10 +174,13 @@ type Plan struct {
 	// Unmatched are rules of the user whose path does not exist. They hold for what
 	// appears there later.
 	Unmatched []Rule
+	// Links are symbolic links of the host, outside of every view, by which an input
+	// is reached; they are to be made anew in the session's root.
+	Links []Link
 
-	home, project string
-	views, base   []string
-	links         map[string]string
+	in    Input
+	links map[string]string // link → text
+	gone  map[string]*cover // masks at or below an agent's own directory
 }
 
 // Within reports whether p is root or lies below it, both absolute and clean.

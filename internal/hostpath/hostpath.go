@@ -16,6 +16,9 @@ import (
 // deeper trees piece by piece.
 const MaxLen = 32 << 10
 
+// MaxName bounds one component, in bytes (NAME_MAX).
+const MaxName = 255
+
 // ErrPattern is in the chain of the error for a path that holds a glob.
 var ErrPattern = errors.New("a pattern needs the unionfs backend, which is not built yet")
 
@@ -115,6 +118,9 @@ func finish(s, root, rest string) (Spec, error) {
 				Reason: ErrPattern.Error() + `; name paths or a directory, or write \ before a literal * ? [ ] { }`,
 				Err:    ErrPattern,
 			}
+		}
+		if len(lit) > MaxName {
+			return Spec{}, &SyntaxError{Text: s, Reason: fmt.Sprintf("has a name longer than %d bytes, which no file can have", MaxName)}
 		}
 		parts = append(parts, lit)
 	}

@@ -76,6 +76,7 @@ func TestParseRefuses(t *testing.T) {
 		{"parent inside", "~/x/../.ssh", `".."`, home},
 		{"NUL", "/a\x00b", "NUL", home},
 		{"no home", "~/x", "no home", Base{}},
+		{"long name", "/" + strings.Repeat("x", MaxName+1), "no file can have", home},
 		{"too long", "/" + strings.Repeat("x", MaxLen), "longer", home},
 	} {
 		t.Run(c.name, func(t *testing.T) {
