@@ -169,8 +169,19 @@ func holderStage(s scene) error {
 	return Exec(program, args, statusFD)
 }
 
-// leak leaves open what a careless parent would: a directory above everything.
+// leak is a careless parent: it leaves a directory above everything open, ignores the
+// signal that tells of a child's end, and blocks another.
 func leak() error {
+	for _, sig := range []unix.Signal{unix.SIGCHLD, unix.SIGHUP} {
+		if err := setAction(sig, &sigaction{handler: sigIgnore}, nil); err != nil {
+			return err
+		}
+	}
+	var usr1 unix.Sigset_t
+	usr1.Val[0] = 1 << (unix.SIGUSR1 - 1)
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &usr1, nil); err != nil {
+		return err
+	}
 	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
