@@ -204,7 +204,7 @@ func TestTwentyAtOnce(t *testing.T) {
 
 func TestSignalsReachTheGroup(t *testing.T) {
 	b := boot(t)
-	s := b.sh(`sh -c 'trap "echo inner; exit" USR1; echo up; while :; do sleep 0.01; done' & trap "wait; exit 8" USR1; wait`)
+	s := b.sh(`trap "wait; exit 8" USR1; sh -c 'trap "echo inner; exit" USR1; echo up; while :; do sleep 0.01; done' & wait`)
 	s.until("up")
 	s.signal(syscall.SIGUSR1)
 	s.check(8)
