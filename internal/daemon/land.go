@@ -1,0 +1,213 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+
+	"go.uber.org/zap"
+
+	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/session"
+)
+
+// work has a worker of rec's user do op; w holds what op needs beside the session.
+func (d *Daemon) work(ctx context.Context, op string, rec session.Record, w session.Work, out any) error {
+	if rec.Project.Real == "" {
+		return refused("", "session %s is broken: %s", rec.ID, rec.Reason)
+	}
+	policy, err := d.policy(ctx, rec)
+	if err != nil {
+		return err
+	}
+	w.Record, w.Policy = rec, policy
+	w.Root, w.Dir, w.Lands = d.store.Path(), d.store.DataDir(rec.UID, rec.ID), d.store.LandsDir(rec.UID)
+	return d.opt.Worker.Do(ctx, op, w, out)
+}
+
+func (d *Daemon) getDiff(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+	home, err := flag(r, "home")
+	text, err2 := flag(r, "text")
+	if err := errors.Join(err, err2); err != nil {
+		return nil, err
+	}
+	rec, err := d.find(c, r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	var diff api.Diff
+	if err := d.work(r.Context(), session.WorkDiff, rec, session.Work{Home: home, Text: text}, &diff); err != nil {
+		return nil, err
+	}
+	diff.Session = string(rec.ID)
+	if diff.Changes == nil {
+		diff.Changes = []api.Change{}
+	}
+	return diff, nil
+}
+
+// postLand lands. It is carried to its end when the caller goes away.
+func (d *Daemon) postLand(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+	var req api.LandRequest
+	if err := decode(r, &req); err != nil {
+		return nil, err
+	}
+	rec, err := d.find(c, r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	rec, unlock, err := d.lock(r.Context(), rec)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	var l api.Landing
+	err = d.work(context.WithoutCancel(r.Context()), session.WorkLand, rec, session.Work{Land: req}, &l)
+	if !req.DryRun {
+		d.record(rec, c, "land", l.ID, err)
+	}
+	return planned(l, err)
+}
+
+// planned is the answer of a landing: beside an error only a plan that says something.
+func planned(l api.Landing, err error) (any, error) {
+	if err != nil && l.ID == "" && l.Changeset == "" && len(l.Changes) == 0 && len(l.Findings) == 0 {
+		return nil, err
+	}
+	return l, err
+}
+
+func (d *Daemon) getExplain(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+	path := r.URL.Query().Get("path")
+	if err := session.CheckPath("asked", path); err != nil {
+		return nil, err
+	}
+	rec, err := d.find(c, r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	var e api.Explanation
+	if err := d.work(r.Context(), session.WorkExplain, rec, session.Work{Path: path}, &e); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// landers are the users whose landings c may see.
+func (d *Daemon) landers(c caller) []owner {
+	if d.uid != 0 {
+		o, err := d.sameUser()
+		if err != nil {
+			return nil
+		}
+		return []owner{o}
+	}
+	if c.UID != 0 {
+		o := known(c.UID)
+		o.GID = c.GID
+		return []owner{o}
+	}
+	entries, err := os.ReadDir(d.store.Path())
+	if err != nil {
+		return nil
+	}
+	var list []owner
+	for _, e := range entries {
+		if uid, err := strconv.Atoi(e.Name()); err == nil && uid > 0 {
+			list = append(list, known(uid))
+		}
+	}
+	return list
+}
+
+func (d *Daemon) landWork(o owner) session.Work {
+	return session.Work{
+		Record: session.Record{UID: o.UID, GID: o.GID, Groups: o.Groups},
+		Root:   d.store.Path(), Lands: d.store.LandsDir(o.UID),
+	}
+}
+
+func (d *Daemon) getLands(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+	all := []api.Landing{}
+	for _, o := range d.landers(c) {
+		var some []api.Landing
+		if err := d.opt.Worker.Do(r.Context(), session.WorkLands, d.landWork(o), &some); err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	slices.SortStableFunc(all, func(a, b api.Landing) int { return b.Time.Compare(a.Time) })
+	return all, nil
+}
+
+// postUndo takes a landing back, as the user who landed.
+func (d *Daemon) postUndo(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+	var req api.UndoRequest
+	if err := decode(r, &req); err != nil {
+		return nil, err
+	}
+	id := r.PathValue("landing")
+	if _, err := session.ParseID(id); err != nil {
+		return nil, noLanding(id)
+	}
+	ctx := context.WithoutCancel(r.Context())
+	for _, o := range d.landers(c) {
+		w := d.landWork(o)
+		w.Landing, w.Undo = id, req
+		var l api.Landing
+		err := d.opt.Worker.Do(ctx, session.WorkUndo, w, &l)
+		var told *api.Error
+		if errors.As(err, &told) && told.Code == api.ExitNotFound {
+			continue
+		}
+		if rec, ok := d.byID(session.ID(l.Session)); ok && !req.DryRun {
+			d.record(rec, c, "undo", id, err)
+		}
+		return planned(l, err)
+	}
+	return nil, noLanding(id)
+}
+
+func noLanding(id string) error {
+	return &api.Error{Code: api.ExitNotFound, Message: "there is no landing " + strconv.QuoteToASCII(id[:min(len(id), 80)]), Hint: "sbxd lands shows yours"}
+}
+
+// recoverLands finishes the landings that an earlier daemon left unfinished.
+func (d *Daemon) recoverLands(ctx context.Context) {
+	for _, o := range d.landers(d.self()) {
+		var done []api.Landing
+		if err := d.opt.Worker.Do(ctx, session.WorkRecover, d.landWork(o), &done); err != nil {
+			d.log.Error("unfinished landings", zap.Int("uid", o.UID), zap.Error(err))
+		}
+		for _, l := range done {
+			d.log.Warn("an unfinished landing was ended", zap.String("landing", l.ID), zap.String("state", l.State))
+		}
+	}
+}
+
+func (d *Daemon) postSweep(_ http.ResponseWriter, r *http.Request, _ caller) (any, error) {
+	var req api.SweepRequest
+	if err := decode(r, &req); err != nil {
+		return nil, err
+	}
+	if d.opt.Sweep == nil {
+		return nil, refused("", "this daemon does not sweep")
+	}
+	s, err := d.opt.Sweep(r.Context(), req.DryRun)
+	if err != nil {
+		return nil, err
+	}
+	if s.Items == nil {
+		s.Items = []api.SweepItem{}
+	}
+	return s, nil
+}
+
+func (d *Daemon) getVersion(_ http.ResponseWriter, _ *http.Request, _ caller) (any, error) {
+	v := d.opt.Version
+	v.API, v.Pid, v.UID, v.State, v.Socket = api.Version, os.Getpid(), d.uid, d.store.Path(), d.opt.Socket
+	return v, nil
+}

@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/testbox"
+	"github.com/sbxd/sbxd/session"
+)
+
+// The suite's own binary is also a daemon, a shim and a worker: real processes on real
+// sockets. The shim runs commands without a sandbox; everything else of it is true to
+// the protocol. (The product's own shim is tested in the tests of the whole.)
+const stageEnv = "SBXD_STAGE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(stageEnv) {
+	case "shim":
+		shimMain()
+	case "worker":
+		workerMain()
+	case "daemon":
+		daemonMain()
+	default:
+		testbox.Main(m)
+	}
+}
+
+// daemonMain runs a daemon until it is told to end, for tests that kill it.
+func daemonMain() {
+	var o Options
+	if err := json.Unmarshal([]byte(os.Getenv("SBXD_DAEMON")), &struct {
+		StateRoot, Socket, RuntimeDir, RunAs *string
+	}{&o.StateRoot, &o.Socket, &o.RuntimeDir, &o.RunAs}); err != nil {
+		panic(err)
+	}
+	o.Launcher, o.Worker = testLauncher{}, testWorker{}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	if err := Run(ctx, o); err != nil {
+		e := session.APIError(err)
+		fmt.Fprintln(os.Stderr, e)
+		os.Exit(e.Code)
+	}
+	os.Exit(0)
+}

@@ -1,0 +1,241 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/internal/proc"
+	"github.com/sbxd/sbxd/session"
+)
+
+// show is what is told of a session without asking anybody.
+func (d *Daemon) show(r session.Record) api.Session {
+	s := api.Session{
+		ID: string(r.ID), Name: r.Name, Labels: r.Labels, Parent: string(r.Parent), State: string(r.State), Reason: r.Reason,
+		UID: r.UID, Project: r.Project.Spelled, Home: r.Home.Spelled, Agent: r.Agent, Backend: r.View, Network: r.Network,
+		Created: r.Created, Started: r.Started, Stopped: r.Stopped, Missing: r.Running.Missing, Warnings: r.Running.Warnings,
+		Dir: d.store.DataDir(r.UID, r.ID), File: d.store.File(r.ID), EnvNames: r.EnvNames,
+	}
+	if s.Backend == "" {
+		s.Backend = r.Backend
+	}
+	if r.State.Live() {
+		for name, id := range map[string]proc.ID{"shim": r.Running.Shim, "bwrap": r.Running.Bwrap, "guest": r.Running.Guest} {
+			if id.Pid == 0 {
+				continue
+			}
+			if s.Pids == nil {
+				s.Pids = map[string]int{}
+			}
+			s.Pids[name] = id.Pid
+		}
+	}
+	return s
+}
+
+func (d *Daemon) getSessions(_ http.ResponseWriter, _ *http.Request, c caller) (any, error) {
+	list := []api.Session{}
+	for _, r := range d.visible(c) {
+		list = append(list, d.show(r))
+	}
+	return list, nil
+}
+
+// Patience of a status with its parts: what does not answer in time is left out.
+const (
+	askTimeout  = 2 * time.Second
+	diffTimeout = 30 * time.Second
+)
+
+func (d *Daemon) getSession(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+	rec, err := d.find(c, r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	s := d.show(rec)
+	if rec.State == session.Alive {
+		if st, err := d.status(r.Context(), rec); err == nil {
+			s.Commands = st.Commands
+			if st.LogError != "" {
+				s.Warnings = append(s.Warnings, "the output log takes no more: "+st.LogError)
+			}
+		} else {
+			s.Warnings = append(s.Warnings, "its shim does not answer: "+err.Error())
+		}
+	}
+	if n, err := d.unlanded(r.Context(), rec); err == nil {
+		s.Unlanded = n
+	} else if rec.Project.Real != "" {
+		s.Warnings = append(s.Warnings, "its changes cannot be read: "+err.Error())
+	}
+	return s, nil
+}
+
+// unlanded counts the entries of a session's changeset.
+func (d *Daemon) unlanded(ctx context.Context, rec session.Record) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, diffTimeout)
+	defer cancel()
+	var diff api.Diff
+	if err := d.work(ctx, session.WorkDiff, rec, session.Work{}, &diff); err != nil {
+		return 0, err
+	}
+	return len(diff.Changes), nil
+}
+
+func (d *Daemon) postStop(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+	rec, err := d.find(c, r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	rec, unlock, err := d.lock(r.Context(), rec)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if rec.State == session.Stopped || rec.State == session.Archived {
+		return d.show(rec), nil
+	}
+	err = d.stop(context.WithoutCancel(r.Context()), &rec)
+	d.record(rec, c, "stop", "", err)
+	if err != nil {
+		return nil, err
+	}
+	return d.show(rec), nil
+}
+
+// stop ends the processes of rec. The caller holds its lock.
+func (d *Daemon) stop(ctx context.Context, rec *session.Record) error {
+	if d.store.Torn(rec.ID) {
+		// Nothing can be written; what its socket leads to is ended all the same.
+		return d.opt.Launcher.Stop(ctx, *rec, d.handle(*rec))
+	}
+	if rec.State != session.Stopping {
+		if err := d.move(rec, session.Stopping, ""); err != nil {
+			return err
+		}
+	}
+	if err := d.opt.Launcher.Stop(ctx, *rec, d.handle(*rec)); err != nil {
+		why := fmt.Sprintf("stopping it: %v", err)
+		if merr := d.move(rec, session.Broken, why); merr != nil {
+			return merr
+		}
+		return err
+	}
+	return d.move(rec, session.Stopped, "")
+}
+
+func (d *Daemon) postResume(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+	rec, err := d.find(c, r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	rec, unlock, err := d.lock(r.Context(), rec)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	err = d.resume(r.Context(), &rec)
+	d.record(rec, c, "resume", "", err)
+	if err != nil {
+		return nil, err
+	}
+	return d.show(rec), nil
+}
+
+// resume starts a stopped session on its work. HOME and project have to be the very
+// directories that they were. The caller holds its lock.
+func (d *Daemon) resume(ctx context.Context, rec *session.Record) error {
+	if d.store.Torn(rec.ID) {
+		return refused("", "session %s is broken: %s", rec.ID, rec.Reason)
+	}
+	if rec.State != session.Stopped {
+		next := *rec
+		return next.Move(session.Creating)
+	}
+	places, err := d.places(ctx, *rec)
+	if err != nil {
+		return err
+	}
+	if !places.Project.Same(rec.Project) || !places.Home.Same(rec.Home) || places.Project.Real != rec.Project.Real {
+		return refused("start a new session; sbxd diff still shows the work of this one",
+			"the project or HOME of session %s is not the directory it was", rec.ID)
+	}
+	env, err := d.store.Env(rec.ID)
+	if err != nil {
+		return err
+	}
+	before := rec.Reason
+	if err := d.move(rec, session.Creating, ""); err != nil {
+		return err
+	}
+	running, err := d.launch(ctx, *rec, env, true)
+	if err != nil {
+		return undoStack{func(context.Context) error { return d.move(rec, session.Stopped, before) }}.undo(ctx, err)
+	}
+	rec.Running, rec.View = running, running.View
+	if err := d.move(rec, session.Alive, ""); err != nil {
+		return undoStack{
+			func(context.Context) error { return d.move(rec, session.Stopped, before) },
+			func(ctx context.Context) error { return d.opt.Launcher.Stop(ctx, *rec, d.handle(*rec)) },
+		}.undo(ctx, err)
+	}
+	d.watch(*rec)
+	return nil
+}
+
+func (d *Daemon) deleteSession(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+	discard, err := flag(r, "discard")
+	if err != nil {
+		return nil, err
+	}
+	rec, err := d.find(c, r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	rec, unlock, err := d.lock(r.Context(), rec)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return nil, d.remove(context.WithoutCancel(r.Context()), c, rec, discard)
+}
+
+// remove stops a session and removes it. What it has not landed goes only when that was
+// said. The caller holds its lock.
+func (d *Daemon) remove(ctx context.Context, c caller, rec session.Record, discard bool) error {
+	if rec.State.Live() || rec.State == session.Broken {
+		err := d.stop(ctx, &rec)
+		if err != nil && !discard {
+			return err
+		}
+	}
+	if !discard {
+		if err := d.nothingUnlanded(ctx, rec); err != nil {
+			return err
+		}
+	}
+	d.record(rec, c, "remove", fmt.Sprintf("discard=%v", discard), nil)
+	if err := d.erase(ctx, rec); err != nil {
+		return err
+	}
+	d.forget(rec)
+	return nil
+}
+
+func (d *Daemon) nothingUnlanded(ctx context.Context, rec session.Record) error {
+	hint := fmt.Sprintf("sbxd land %s, or sbxd rm --discard %s to lose it", rec.ID, rec.ID)
+	n, err := d.unlanded(ctx, rec)
+	if err != nil {
+		return &api.Error{
+			Code: api.ExitGate, Hint: fmt.Sprintf("sbxd rm --discard %s removes it all the same", rec.ID),
+			Message: fmt.Sprintf("whether session %s has unlanded work cannot be told: %v", rec.ID, err),
+		}
+	}
+	if n > 0 {
+		return &api.Error{Code: api.ExitGate, Message: fmt.Sprintf("session %s has %d unlanded changes", rec.ID, n), Hint: hint}
+	}
+	return nil
+}

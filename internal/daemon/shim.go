@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/internal/wire"
+	"github.com/sbxd/sbxd/session"
+)
+
+// connect opens a connection to the shim of rec and greets it.
+func (d *Daemon) connect(ctx context.Context, rec session.Record) (*wire.Conn, error) {
+	conn, err := d.opt.Launcher.Dial(ctx, rec, d.shimSocket(rec.ID))
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetDeadline(time.Now().Add(askTimeout)); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	w := wire.New(conn)
+	if _, err := wire.Handshake(w, session.Protocol); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("greeting the shim: %w", err)
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// ask sends the shim of rec one message and returns its answer.
+func (d *Daemon) ask(ctx context.Context, rec session.Record, m session.Msg) (session.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	w, err := d.connect(ctx, rec)
+	if err != nil {
+		return session.Msg{}, err
+	}
+	defer w.Close()
+	stop := context.AfterFunc(ctx, func() { _ = w.Close() })
+	defer stop()
+	if err := w.Write(m, nil); err != nil {
+		return session.Msg{}, fmt.Errorf("asking the shim: %w", err)
+	}
+	var a session.Msg
+	if _, err := w.Read(&a); err != nil {
+		return session.Msg{}, fmt.Errorf("asking the shim: %w", errors.Join(context.Cause(ctx), err))
+	}
+	if a.Type == session.MsgError {
+		return a, fmt.Errorf("the shim answered: %s", a.Message)
+	}
+	return a, nil
+}
+
+func (d *Daemon) status(ctx context.Context, rec session.Record) (session.ShimStatus, error) {
+	a, err := d.ask(ctx, rec, session.Msg{Type: session.MsgStatus})
+	if err != nil {
+		return session.ShimStatus{}, err
+	}
+	if a.Status == nil {
+		return session.ShimStatus{}, errors.New("the shim answered without a status")
+	}
+	return *a.Status, nil
+}
+
+// commands lists the commands that the shim of rec knows; a session that does not run
+// has none.
+func (d *Daemon) commands(ctx context.Context, rec session.Record) ([]session.CommandInfo, error) {
+	if rec.State != session.Alive && rec.State != session.Frozen {
+		return nil, nil
+	}
+	a, err := d.ask(ctx, rec, session.Msg{Type: session.MsgList})
+	return a.Commands, err
+}
+
+func showCommand(c session.CommandInfo) api.Command {
+	out := api.Command{
+		Exec: c.Exec, Argv: c.Argv, Pid: c.Pid, TTY: c.TTY, Running: c.Running, Code: c.Code, Message: c.Message,
+		Started: c.Started, Ended: c.Ended, Output: c.Output, Lost: c.Lost,
+	}
+	if c.Signal != 0 {
+		out.Signal = session.SignalName(c.Signal)
+	}
+	return out
+}

@@ -1,0 +1,290 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/internal/fault"
+	"github.com/sbxd/sbxd/internal/safefs"
+	"github.com/sbxd/sbxd/session"
+)
+
+func (d *Daemon) postSession(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+	var req api.StartRequest
+	if err := decode(r, &req); err != nil {
+		return nil, err
+	}
+	rec, err := d.plan(r.Context(), c, req)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := d.locks.Lock(r.Context(), string(rec.ID))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	rec, err = d.start(r.Context(), c, rec, req.Env)
+	if err != nil {
+		return nil, err
+	}
+	return d.show(rec), nil
+}
+
+// plan turns a request into the record of a session that does not exist yet, or tells
+// which rule refuses it. Nothing is made.
+func (d *Daemon) plan(ctx context.Context, c caller, req api.StartRequest) (session.Record, error) {
+	rec := session.Record{
+		ID: session.NewID(), Name: req.Name, Labels: req.Labels, State: session.Creating,
+		Agent: req.Agent, Network: req.Network, Backend: req.Backend,
+		Given:    session.Given{Masks: req.Masks, Carves: req.Carves, FinalMasks: req.FinalMasks, ReadOnly: req.ReadOnly},
+		EnvNames: session.EnvNames(req.Env), Created: time.Now().UTC(),
+	}
+	if err := checkRequest(&rec, req); err != nil {
+		return rec, err
+	}
+	own, err := d.ownerFor(c, req.RunAs)
+	if err != nil {
+		return rec, err
+	}
+	rec.UID, rec.GID, rec.Groups = own.UID, own.GID, own.Groups
+	if req.Parent != "" {
+		parent, err := d.find(c, req.Parent)
+		if err != nil {
+			return rec, err
+		}
+		rec.Parent = parent.ID
+	}
+	home := homeOf(c, own, req.Home)
+	if err := session.CheckPath("HOME", home); err != nil {
+		return rec, err
+	}
+	if err := session.CheckPath("project", req.Project); err != nil {
+		return rec, err
+	}
+	rec.Project.Spelled, rec.Home.Spelled = req.Project, home
+	places, err := d.places(ctx, rec)
+	if err != nil {
+		return rec, err
+	}
+	rec.Project, rec.Home = places.Project, places.Home
+	_, err = d.policy(ctx, rec)
+	return rec, err
+}
+
+func checkRequest(rec *session.Record, req api.StartRequest) error {
+	if req.Name != "" {
+		if err := session.CheckName(req.Name); err != nil {
+			return usage("%v", err)
+		}
+	}
+	if err := session.CheckLabels(req.Labels); err != nil {
+		return usage("%v", err)
+	}
+	if err := session.CheckEnv(req.Env); err != nil {
+		return usage("%v", err)
+	}
+	switch req.Network {
+	case "":
+		rec.Network = "off"
+	case "off", "open":
+	case "filtered":
+		return refused("use --network off", "a filtered network is not built yet")
+	default:
+		return usage("network %.40q: it is off or open", req.Network)
+	}
+	switch req.Backend {
+	case "":
+		rec.Backend = "auto"
+	case "auto", "kernel":
+	case "unionfs":
+		return refused("use --backend kernel", "the unionfs backend is not built yet")
+	default:
+		return usage("backend %.40q: it is auto, kernel or unionfs", req.Backend)
+	}
+	return nil
+}
+
+// homeOf is the HOME of a session. The caller's own is the session's only when they are
+// the same user; root's, for somebody else's session, counts when the passwd file
+// knows none.
+func homeOf(c caller, own owner, asked string) string {
+	if asked == "" || c.UID != own.UID && own.home != "" {
+		return own.home
+	}
+	return asked
+}
+
+// places finds out where a session works: here, when we are its user, else by a worker.
+func (d *Daemon) places(ctx context.Context, rec session.Record) (p session.Places, err error) {
+	w := session.Work{Record: rec, Root: d.store.Path()}
+	if rec.UID == d.uid {
+		return session.Resolve(w)
+	}
+	return p, d.opt.Worker.Do(ctx, session.WorkPlaces, w, &p)
+}
+
+// policy reads the host's part of what rec may see, and checks every rule's text.
+func (d *Daemon) policy(ctx context.Context, rec session.Record) (session.Policy, error) {
+	var p session.Policy
+	if d.opt.Policy != nil {
+		var err error
+		if p, err = d.opt.Policy(ctx, rec); err != nil {
+			return p, err
+		}
+	}
+	for _, dir := range []string{d.store.Path(), d.opt.RuntimeDir} {
+		if !slices.Contains(p.StateDirs, dir) {
+			p.StateDirs = append(p.StateDirs, dir)
+		}
+	}
+	_, err := p.RulesFor(rec)
+	return p, err
+}
+
+// start makes the session of rec: record, directories, processes. A step that fails
+// takes all before it back, so that no trace is left. The caller holds rec's lock.
+func (d *Daemon) start(ctx context.Context, c caller, rec session.Record, env []string) (_ session.Record, err error) {
+	var back undoStack
+	defer func() {
+		if err != nil {
+			err = back.undo(ctx, err)
+		}
+	}()
+	if err := d.claim(rec); err != nil {
+		return rec, err
+	}
+	back.push(func(context.Context) error { d.forget(rec); return nil })
+	if err := d.makeRecord(rec, env, &back); err != nil {
+		return rec, err
+	}
+	d.record(rec, c, "start", "", nil)
+	if err := d.makeDirs(ctx, rec); err != nil {
+		return rec, err
+	}
+	running, err := d.launch(ctx, rec, env, false)
+	if err != nil {
+		return rec, err
+	}
+	back.push(func(ctx context.Context) error { return d.opt.Launcher.Stop(ctx, rec, d.handle(rec)) })
+	rec.Running, rec.View = running, running.View
+	if err := fault.Hit("start.5.running"); err != nil {
+		return rec, err
+	}
+	if err := d.move(&rec, session.Alive, ""); err != nil {
+		return rec, err
+	}
+	d.watch(rec)
+	return rec, nil
+}
+
+// claim makes rec known, so that its name is taken from now on.
+func (d *Daemon) claim(rec session.Record) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if rec.Name != "" {
+		for _, r := range d.sessions {
+			if r.Name == rec.Name && r.UID == rec.UID {
+				return &api.Error{
+					Code: api.ExitRefused, Message: fmt.Sprintf("the name %q is that of session %s", rec.Name, r.ID),
+					Hint: "choose another, or sbxd rm " + rec.Name,
+				}
+			}
+		}
+	}
+	d.sessions[rec.ID] = rec
+	return nil
+}
+
+// makeRecord makes the record on disk, which is the session from then on.
+func (d *Daemon) makeRecord(rec session.Record, env []string, back *undoStack) error {
+	if err := fault.Hit("start.1.record"); err != nil {
+		return err
+	}
+	made, err := d.store.MakeOwner(rec.UID, rec.GID)
+	if made {
+		// Only an empty one goes: another session may have come meanwhile.
+		back.push(func(context.Context) error { _ = os.Remove(d.store.Of(rec.UID)); return nil })
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.store.Create(rec, env); err != nil {
+		return err
+	}
+	back.push(func(ctx context.Context) error { return d.erase(ctx, rec) })
+	return nil
+}
+
+// makeDirs makes the session's data directories as its user.
+func (d *Daemon) makeDirs(ctx context.Context, rec session.Record) error {
+	if err := fault.Hit("start.2.dirs"); err != nil {
+		return err
+	}
+	dir := d.store.DataDir(rec.UID, rec.ID)
+	if rec.UID == d.uid {
+		return session.Prepare(dir)
+	}
+	return d.opt.Worker.Do(ctx, session.WorkPrepare, session.Work{Record: rec, Dir: dir}, nil)
+}
+
+// launch starts the processes and captures the project's base beside them.
+func (d *Daemon) launch(ctx context.Context, rec session.Record, env []string, resume bool) (session.Running, error) {
+	policy, err := d.policy(ctx, rec)
+	if err != nil {
+		return session.Running{}, err
+	}
+	l := d.handle(rec)
+	l.Env, l.Policy, l.Resume = env, policy, resume
+	var running session.Running
+	g, gctx := errgroup.WithContext(ctx)
+	if !resume {
+		w := session.Work{Record: rec, Dir: l.Dir, Since: clock()}
+		g.Go(func() error {
+			if err := fault.Hit("start.3.base"); err != nil {
+				return err
+			}
+			return d.opt.Worker.Do(gctx, session.WorkCapture, w, nil)
+		})
+	}
+	g.Go(func() (err error) {
+		if err := fault.Hit("start.4.shim"); err != nil {
+			return err
+		}
+		running, err = d.opt.Launcher.Start(gctx, rec, l)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		if running.Shim.Pid != 0 {
+			err = undoStack{func(ctx context.Context) error {
+				started := rec
+				started.Running = running
+				return d.opt.Launcher.Stop(ctx, started, l)
+			}}.undo(ctx, err)
+		}
+		return session.Running{}, err
+	}
+	return running, nil
+}
+
+// handle is what is enough of a Launch to reach or end a session.
+func (d *Daemon) handle(rec session.Record) session.Launch {
+	return session.Launch{Dir: d.store.DataDir(rec.UID, rec.ID), Socket: d.shimSocket(rec.ID)}
+}
+
+// clock is the clock that the kernel takes file times from: what is changed after the
+// call has a ctime that is not earlier.
+func clock() safefs.Time {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts); err != nil {
+		return safefs.Time{}
+	}
+	return safefs.Time{Sec: ts.Sec, Nsec: uint32(ts.Nsec)}
+}
