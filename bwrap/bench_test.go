@@ -9,8 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func init() { payloads["clock"] = clock }
-
 func monotonic() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

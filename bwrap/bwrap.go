@@ -28,9 +28,10 @@
 //   - nothing from its environment: PATH is enough, and --clearenv removes that;
 //   - SIGCHLD neither ignored nor blocked (versions before 0.11.1 do not reset it).
 //
-// It passes every inherited descriptor on, and the parent-death signal of its monitor
-// is set only after the clone: a process of it that is orphaned in between stays, so
-// whoever starts it is a child subreaper, and the guest ends when its socket closes.
+// It passes every inherited descriptor on. Its payload gets a parent-death signal only
+// at the end of the set-up: when the process that bubblewrap is (the monitor) is killed
+// before, the payload starts all the same and has no parent. So whoever starts it is a
+// child subreaper that kills what it inherits, and the guest ends when its socket does.
 package bwrap
 
 // Numbers of the descriptors that Exec makes. They are far above those that a holder

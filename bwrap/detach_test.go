@@ -15,12 +15,6 @@ import (
 	"github.com/sbxd/sbxd/internal/testbox"
 )
 
-func init() {
-	payloads["detach"] = detach
-	payloads["detached"] = detached
-	payloads["namespaces"] = namespaces
-}
-
 // detach is the attack on masks that every version of bubblewrap lets through. The
 // project's directory stays open, a nested user and mount namespace pivots away from the
 // tree and drops it; in that namespace the mask is then no mountpoint any more, and the

@@ -15,11 +15,6 @@ import (
 	"github.com/sbxd/sbxd/internal/testbox"
 )
 
-func init() {
-	payloads["quota"] = quota
-	payloads["harden"] = hardenTwice
-}
-
 // quota uses up the keys of this uid and then asks for a keyring.
 func quota(res results, args []string) error {
 	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil {

@@ -18,11 +18,6 @@ import (
 	"github.com/sbxd/sbxd/internal/testbox"
 )
 
-func init() {
-	stages["late-host"] = lateHost
-	payloads["late"] = late
-}
-
 // late says that it runs, waits for a word from outside, and looks at the project.
 func late(res results, args []string) error {
 	fmt.Println("ready")

@@ -13,12 +13,6 @@ import (
 	"github.com/sbxd/sbxd/internal/testbox"
 )
 
-func init() {
-	payloads["probe"] = probeAsUser
-	payloads["probe-without-userns"] = probeWithoutUserns
-	payloads["probe-below"] = probeBelow
-}
-
 func probeAsUser(res results, args []string) error {
 	f, err := Probe(context.Background(), args[0], args[1])
 	res.add("error", err)

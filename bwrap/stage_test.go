@@ -41,11 +41,16 @@ type scene struct {
 	Plain  bool // ... without nosuid and nodev
 }
 
-// What each stage does. The payload's stages get the results to be printed.
-var stages = map[string]func(scene) error{"shim": shimStage, "holder": holderStage}
+// stages are the roles outside of the sandbox.
+var stages = map[string]func(scene) error{"shim": shimStage, "holder": holderStage, "late-host": lateHost}
 
-// payloads is filled by the files that hold the attacks.
-var payloads = map[string]func(results, []string) error{}
+// payloads are the roles inside, and those of other processes that report results.
+var payloads = map[string]func(results, []string) error{
+	"clock": clock, "detach": detach, "detached": detached, "exit": exit, "harden": hardenTwice, "int80": tryInt80,
+	"landlock": thenLandlock, "late": late, "namespaces": namespaces, "probe": probeAsUser, "probe-below": probeBelow,
+	"probe-without-userns": probeWithoutUserns, "programs": tryPrograms, "quota": quota, "report": report,
+	"syscalls": trySyscalls,
+}
 
 // results maps what a payload looked at or tried to what it saw: "ok", or the error.
 type results map[string]string

@@ -15,12 +15,6 @@ import (
 	"github.com/sbxd/sbxd/internal/landlock"
 )
 
-func init() {
-	payloads["syscalls"] = trySyscalls
-	payloads["int80"] = tryInt80
-	payloads["programs"] = tryPrograms
-}
-
 // trySyscalls makes each call that the filter refuses, with arguments that do nothing
 // where the call is allowed.
 func trySyscalls(res results, _ []string) error {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/testbox"
 )
 
 func TestRulesFor(t *testing.T) {
@@ -43,9 +45,7 @@ func TestRulesFor(t *testing.T) {
 }
 
 func TestRestrictNamesTheMissingDirectory(t *testing.T) {
-	if ABI() < MinABI {
-		t.Skip("landlock is missing")
-	}
+	testbox.Need(t, "landlock")
 	// Nothing is restricted on this path, so the test process stays as it is.
 	if err := Restrict(Options{Beneath: "/nonexistent/sbxd"}); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("Restrict beneath a missing directory: %v, want ENOENT", err)

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/testbox"
 )
 
 // The tests below run the test binary again as a child: a restriction cannot be taken
@@ -43,7 +45,7 @@ var children = map[string]func(results) error{
 func TestMain(m *testing.M) {
 	name := os.Getenv(childEnv)
 	if name == "" {
-		os.Exit(m.Run())
+		testbox.Main(m)
 	}
 	runtime.LockOSThread()
 	res := results{}
@@ -66,8 +68,8 @@ func restrictChild() error {
 // child runs one of the children and returns what it printed.
 func child(t *testing.T, name string, restricted bool, args ...string) results {
 	t.Helper()
-	if restricted && ABI() < MinABI {
-		t.Skip("landlock is missing")
+	if restricted {
+		testbox.Need(t, "landlock")
 	}
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), childEnv+"="+name)
@@ -100,7 +102,7 @@ func expect(t *testing.T, res results, want map[string]string) {
 }
 
 func TestMountsAreRefusedInANestedNamespace(t *testing.T) {
-	needUserNamespaces(t)
+	testbox.Need(t, "userns")
 	eperm := unix.EPERM.Error()
 	expect(t, child(t, "mounts", false, "-"), map[string]string{
 		"tmpfs": "ok", "bind": "ok", "remount": "ok", "open_tree": "ok", "move_mount": "ok", "fsmount": "ok",
@@ -114,15 +116,6 @@ func TestMountsAreRefusedInANestedNamespace(t *testing.T) {
 	})
 }
 
-func needUserNamespaces(t *testing.T) {
-	t.Helper()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
-	cmd.SysProcAttr = newUser()
-	if err := cmd.Run(); err != nil {
-		t.Skipf("user namespaces are missing: %v", err)
-	}
-}
-
 func TestFilesWorkAsBefore(t *testing.T) {
 	want := map[string]string{
 		"rename": "ok", "rename dir": "ok", "link": "ok", "truncate": "ok", "fifo": "ok", "socket": "ok",
@@ -133,8 +126,9 @@ func TestFilesWorkAsBefore(t *testing.T) {
 }
 
 func TestOutsideIsCutOff(t *testing.T) {
+	testbox.Need(t, "landlock")
 	if ABI() < ScopeABI {
-		t.Skipf("landlock scopes are missing: version %d", ABI())
+		t.Skipf("needs landlock version %d, this kernel has %d", ScopeABI, ABI())
 	}
 	name := fmt.Sprintf("@sbxd-landlock-%d", os.Getpid())
 	abstract := listen(t, name)
@@ -165,7 +159,7 @@ func TestAProgramInsideCanRestrictItselfFurther(t *testing.T) {
 }
 
 func TestExecCarriesTheRestrictionToTheWholeProcess(t *testing.T) {
-	needUserNamespaces(t)
+	testbox.Need(t, "userns")
 	if got := child(t, "exec", true, "-")["tmpfs"]; got != unix.EPERM.Error() {
 		t.Errorf("mount of a tmpfs after execve: %q, want EPERM", got)
 	}
