@@ -73,9 +73,11 @@ func SeccompNotify() error {
 // UserNS reports whether this process can make a user namespace in which it is
 // root. Clone alone is not enough: where AppArmor restricts them the clone
 // works and the first privileged call in it fails, so a mount is tried.
-func UserNS() error {
-	return inNamespaces(syscall.CLONE_NEWUSER|syscall.CLONE_NEWNS, "mount -t tmpfs tmpfs /tmp")
-}
+func UserNS() error { return UserNSAs(os.Geteuid(), os.Getegid()) }
+
+// UserNSAs is UserNS for another uid, which only root can ask: what root may do says
+// nothing about anybody else.
+func UserNSAs(uid, gid int) error { return inNamespaces(uid, gid, "mount -t tmpfs tmpfs /tmp") }
 
 // OverlayUserNS reports whether overlayfs can be mounted in a user namespace
 // with its layers below dir (Linux 5.11, user xattrs, not on another overlay).
@@ -90,19 +92,26 @@ func OverlayUserNS(dir string) error {
 			return fmt.Errorf("make a probe directory: %w", err)
 		}
 	}
-	return inNamespaces(syscall.CLONE_NEWUSER|syscall.CLONE_NEWNS,
+	return inNamespaces(os.Geteuid(), os.Getegid(),
 		`cd "$1" && mount -t overlay -o lowerdir=l,upperdir=u,workdir=w,userxattr overlay m && mkdir m/d && rmdir m/d`, d)
 }
 
-// inNamespaces runs a line of shell as root of fresh namespaces. Everything it
-// mounts goes with it.
-func inNamespaces(flags uintptr, script string, args ...string) error {
+// inNamespaces runs a line of shell as root of fresh user and mount namespaces that
+// uid makes. Everything it mounts goes with it.
+func inNamespaces(uid, gid int, script string, args ...string) error {
 	cmd := exec.Command("/bin/sh", append([]string{"-c", script, "sh"}, args...)...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  flags,
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+	}
+	if uid != os.Geteuid() {
+		// The clone has to be that uid's, so it is made by a child: unshare(1) of util-linux.
+		cmd.Args = append([]string{"unshare", "--user", "--map-root-user", "--mount"}, append([]string{"/bin/sh"}, cmd.Args[1:]...)...)
+		cmd.Path = "/usr/bin/unshare"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}} //nolint:gosec // ids are not negative
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -1,0 +1,107 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sbxd/sbxd/bwrap"
+	"github.com/sbxd/sbxd/overlay"
+	"github.com/sbxd/sbxd/overlay/kernel"
+)
+
+// bwrapPlaces are where bubblewrap is looked for when nothing is configured.
+var bwrapPlaces = []string{"/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"}
+
+func bubblewrap(ctx context.Context, o Options) Check {
+	program := o.Bwrap
+	for _, p := range bwrapPlaces {
+		if _, err := os.Stat(p); program == "" && err == nil {
+			program = p
+		}
+	}
+	if program == "" {
+		program = bwrapPlaces[0]
+	}
+	dir, err := os.MkdirTemp("", "sbxd-doctor-")
+	if err != nil {
+		return missing("bwrap", fmt.Sprintf("make a directory to try it in: %v", err), "set TMPDIR to a directory that can be written").needed()
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	return judgeBwrap(bwrap.Probe(ctx, program, dir))
+}
+
+func judgeBwrap(f bwrap.Findings, err error) Check {
+	const name = "bwrap"
+	var pe *bwrap.ProbeError
+	if errors.As(err, &pe) {
+		detail := string(pe.Reason)
+		if pe.Detail != "" {
+			detail += " (" + pe.Detail + ")"
+		}
+		return missing(name, pe.Program+": "+detail, pe.Remedy).needed()
+	}
+	if err != nil {
+		return missing(name, err.Error(), "run bwrap --unshare-all --ro-bind / / true by hand").needed()
+	}
+	var weak []string
+	if !f.DisableUserns {
+		weak = append(weak, "it cannot forbid user namespaces inside")
+	}
+	if !f.Size {
+		weak = append(weak, "it cannot bound a tmpfs")
+	}
+	if f.CreatesThroughLinks {
+		weak = append(weak, "it creates files through links of the sandbox (CVE-2026-87766), which sessions are not exposed to and other users of it are")
+	}
+	detail := f.Version + " at " + f.Program
+	if len(weak) > 0 {
+		return degraded(name, detail+": "+strings.Join(weak, "; "), "install a newer bubblewrap (0.11.2 or later, or your distribution's security update)").needed()
+	}
+	return ok(name, detail).needed()
+}
+
+// overlayfs tries a view where the state root is or will be.
+func overlayfs(o Options) Check {
+	dir, err := existing(o.State)
+	if err == nil {
+		err = kernel.Backend{}.Probe(dir)
+	}
+	return judgeOverlay(dir, err)
+}
+
+func judgeOverlay(dir string, err error) Check {
+	const name = "overlay"
+	if err == nil {
+		return ok(name, "works in a user namespace, with its layers below "+dir).needed()
+	}
+	remedy := "put the state root (SBXD_STATE) on ext4, xfs or btrfs"
+	var pe *overlay.ProbeError
+	if errors.As(err, &pe) {
+		if pe.Remedy != "" {
+			remedy = pe.Remedy
+		}
+		err = fmt.Errorf("%s: %w", pe.Step, pe.Err)
+	}
+	return missing(name, err.Error(), remedy).needed()
+}
+
+// existing returns path, or the nearest directory above it that is there.
+func existing(path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		return "", fmt.Errorf("the state root %q is not an absolute path", path)
+	}
+	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
+		switch fi, err := os.Stat(p); {
+		case err == nil && fi.IsDir():
+			return p, nil
+		case err == nil:
+			return "", fmt.Errorf("%s is not a directory", p)
+		case !errors.Is(err, os.ErrNotExist) || p == "/":
+			return "", err
+		}
+	}
+}
