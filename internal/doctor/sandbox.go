@@ -59,7 +59,7 @@ func judgeBwrap(f bwrap.Findings, err error) Check {
 	}
 	detail := f.Version + " at " + f.Program
 	if len(weak) > 0 {
-		return degraded(name, detail+": "+strings.Join(weak, "; "), "install a newer bubblewrap (0.11.2 or later, or your distribution's security update)").needed()
+		return degraded(name, detail+": "+strings.Join(weak, "; "), "install a newer bubblewrap (0.12 or later, or your distribution's security update)").needed()
 	}
 	return ok(name, detail).needed()
 }
