@@ -1,0 +1,256 @@
+package land
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sbxd/sbxd/internal/fault"
+	"github.com/sbxd/sbxd/session"
+)
+
+const (
+	manifestFile = "manifest"
+	patchPrefix  = "patch-"
+	shownPrefix  = "shown-"
+	tmpPrefix    = "tmp-"
+
+	// maxPatches is how many steps a base keeps beside the manifest: each costs a
+	// file at every look.
+	maxPatches = 16
+	// maxShown is how many changesets are remembered to tell what changed since.
+	maxShown = 8
+)
+
+// writeFile puts content at dir/name: whole or not at all, also after a power cut.
+// op names its effects for tests.
+func writeFile(dir, name, op string, content []byte) error {
+	if err := fault.Hit(op + ".write"); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, tmpPrefix)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close(), fault.Hit(op+".rename"))
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, name))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func writeManifest(dir string, m *Manifest) error {
+	if err := writeFile(dir, manifestFile, "land.base", m.encode()); err != nil {
+		return fmt.Errorf("write base: %w", err)
+	}
+	return nil
+}
+
+// loadBase reads a session's base with all its patches.
+func loadBase(dir string) (*Manifest, error) {
+	for {
+		m, err := loadBaseOnce(dir)
+		if errors.Is(err, errCompacted) {
+			continue // a landing wrote a new manifest meanwhile
+		}
+		return m, err
+	}
+}
+
+var errCompacted = errors.New("patch is gone")
+
+func loadBaseOnce(dir string) (*Manifest, error) {
+	names, err := patchNames(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read base: %w", err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &RefusedError{
+			What: "the session's base", Why: "it was not recorded, or not yet", Err: ErrNoBase,
+			Next: "without it nobody can tell the host's edits from the session's; try again, or take the files out with cp",
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read base: %w", err)
+	}
+	m, err := decodeManifest(b)
+	if err != nil {
+		return nil, fmt.Errorf("read base in %s: %w", dir, err)
+	}
+	patches := make([]*patch, 0, len(names))
+	for _, name := range names {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, errCompacted
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read base: %w", err)
+		}
+		p, err := decodePatch(b)
+		if err != nil {
+			return nil, fmt.Errorf("read base in %s: %s: %w", dir, name, err)
+		}
+		patches = append(patches, p)
+	}
+	return m.apply(patches), nil
+}
+
+// patchNames lists the patches of a base, oldest first.
+func patchNames(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var out []string
+	for _, e := range entries { // sorted by name, which begins with the time
+		if strings.HasPrefix(e.Name(), patchPrefix) {
+			out = append(out, e.Name())
+		}
+	}
+	return out, err
+}
+
+// patchName names a patch made now. One made under the lock of the project never
+// sorts before an earlier one of another boot or clock, since it counts on.
+func patchName(last string) string {
+	at := time.Now().UnixNano()
+	if n := len(patchPrefix) + 19; len(last) >= n {
+		var prev int64
+		if _, err := fmt.Sscanf(last[len(patchPrefix):n], "%d", &prev); err == nil && prev >= at {
+			at = prev + 1
+		}
+	}
+	return fmt.Sprintf("%s%019d-%s", patchPrefix, at, session.NewID())
+}
+
+// addPatch advances a base. Many small steps are joined to a new manifest.
+func addPatch(dir string, p *patch) error {
+	names, err := patchNames(dir)
+	if err != nil {
+		return fmt.Errorf("advance base: %w", err)
+	}
+	var last string
+	if len(names) > 0 {
+		last = names[len(names)-1]
+	}
+	if err := writeFile(dir, patchName(last), "land.base", p.encode()); err != nil {
+		return fmt.Errorf("advance base: %w", err)
+	}
+	if len(names) < maxPatches {
+		return nil
+	}
+	return compact(dir)
+}
+
+// compact joins manifest and patches. A crash in between leaves patches that say
+// again what the manifest holds already.
+func compact(dir string) error {
+	names, err := patchNames(dir)
+	if err != nil {
+		return fmt.Errorf("advance base: %w", err)
+	}
+	m, err := loadBase(dir)
+	if err != nil {
+		return err
+	}
+	if err := writeManifest(dir, m); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("advance base: %w", err)
+		}
+	}
+	return nil
+}
+
+// remember keeps the parts of a changeset that was shown, so that a later one can
+// say what is different.
+func remember(dir, id string, parts map[string]string) {
+	e := &encoder{}
+	e.uint(uint64(len(parts)))
+	for p, h := range parts {
+		e.str(p)
+		e.str(h)
+	}
+	name := filepath.Join(dir, shownPrefix+id)
+	if _, err := os.Stat(name); err == nil {
+		now := time.Now()
+		_ = os.Chtimes(name, now, now)
+		return
+	}
+	// A cache: losing it costs the list of paths in one message.
+	tmp := filepath.Join(dir, tmpPrefix+string(session.NewID()))
+	if os.WriteFile(tmp, e.seal(shownMagic), 0o600) != nil || os.Rename(tmp, name) != nil {
+		_ = os.Remove(tmp)
+	}
+	forget(dir)
+}
+
+const shownMagic = "sbxd-shown-1\n"
+
+// forget removes all but the newest changesets that were shown.
+func forget(dir string) {
+	entries, _ := os.ReadDir(dir)
+	age := map[string]int64{}
+	var names []string
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && strings.HasPrefix(e.Name(), shownPrefix) {
+			names = append(names, e.Name())
+			age[e.Name()] = info.ModTime().UnixNano()
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(age[a], age[b]) })
+	for len(names) > maxShown {
+		_ = os.Remove(filepath.Join(dir, names[0]))
+		names = names[1:]
+	}
+}
+
+// shown returns the parts of a changeset that was remembered, or nil.
+func shown(dir, id string) map[string]string {
+	if strings.ContainsAny(id, "/\x00") {
+		return nil
+	}
+	b, err := os.ReadFile(filepath.Join(dir, shownPrefix+id))
+	if err != nil {
+		return nil
+	}
+	d, err := unseal(shownMagic, b)
+	if err != nil {
+		return nil
+	}
+	out := map[string]string{}
+	for range d.count() {
+		p := d.str()
+		out[p] = d.str()
+	}
+	if d.end() != nil {
+		return nil
+	}
+	return out
+}
