@@ -12,11 +12,11 @@ import (
 )
 
 func main() {
-	if stage := stageOf(os.Args, os.Getenv); stage != nil {
+	if stage := stageOf(os.Args, os.Getenv, os.Getpid()); stage != nil {
 		exit(stage())
 	}
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv}
-	err := newRoot(a).ExecuteContext(context.Background())
+	err := newRoot(a, os.Args[1:]...).ExecuteContext(context.Background())
 	report(os.Stderr, err)
 	exit(exitCode(err))
 }

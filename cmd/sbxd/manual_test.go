@@ -114,3 +114,16 @@ func TestManualPromisesTheExitCodes(t *testing.T) {
 		}
 	}
 }
+
+func TestCommandsAreMadeUnderTheirNames(t *testing.T) {
+	for _, c := range commands {
+		root := newRoot(testApp(t), c.name)
+		var got []string
+		for _, sub := range root.Commands() {
+			got = append(got, sub.Name())
+		}
+		if d := cmp.Diff([]string{c.name}, got); d != "" {
+			t.Errorf("the command line for %q (-want +got):\n%s", c.name, d)
+		}
+	}
+}

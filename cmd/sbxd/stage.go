@@ -1,14 +1,60 @@
 package main
 
-// stages are the processes that the daemon and its children start from this same
-// binary. They are no commands: nobody calls them by hand.
-var stages = map[string]func() int{}
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
 
-// stageOf returns the stage that this process is, or nil for a command line. It is
-// asked before anything of the command line exists.
-func stageOf(args []string, getenv func(string) string) func() int {
-	if len(args) < 2 || getenv("SBXD_STAGE") == "" {
+	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/internal/guest"
+	"github.com/sbxd/sbxd/internal/holder"
+	"github.com/sbxd/sbxd/internal/shim"
+	"github.com/sbxd/sbxd/internal/worker"
+	"github.com/sbxd/sbxd/overlay/kernel"
+)
+
+// stageOf returns the process of the daemon's or a session's that this one is, or nil
+// for a command line. Nobody starts a stage by hand: it is named by the first argument
+// of a process that has SBXD_STAGE set, or that is pid 1 of a session. This is asked
+// before anything of the command line exists.
+func stageOf(args []string, getenv func(string) string, pid int) func() int {
+	if len(args) < 2 || getenv("SBXD_STAGE") == "" && pid != 1 {
 		return nil
 	}
-	return stages[args[1]]
+	switch args[1] {
+	case "shim":
+		return shim.Main
+	case "holder":
+		return holder.Main
+	case "guest":
+		return func() int { return guestMain(args[2:]) }
+	case worker.Stage:
+		return workerMain
+	case kernel.ProbeStage:
+		return func() int { kernel.ProbeMain(); return api.ExitOK }
+	}
+	return nil
+}
+
+// guestMain serves on the descriptor that its one argument names.
+func guestMain(args []string) int {
+	if len(args) != 1 {
+		return api.ExitUsage
+	}
+	fd, err := strconv.Atoi(args[0])
+	if err != nil {
+		return api.ExitUsage
+	}
+	return guest.Main(fd)
+}
+
+func workerMain() int {
+	ctx, stop := interruptible(context.Background())
+	defer stop()
+	if err := worker.Main(ctx, os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return api.ExitFailed
+	}
+	return api.ExitOK
 }

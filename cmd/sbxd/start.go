@@ -28,6 +28,7 @@ type startOptions struct {
 	envFiles   []string
 	backend    string
 	network    string
+	runAs      string
 }
 
 func (o *startOptions) addFlags(f *pflag.FlagSet) {
@@ -44,6 +45,7 @@ func (o *startOptions) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.envFiles, "env-file", nil, "`FILE` of NAME=VALUE lines; may be given again")
 	f.StringVar(&o.backend, "backend", "", "auto, kernel or unionfs (default auto)")
 	f.StringVar(&o.network, "network", "", "off or open (default off)")
+	f.StringVar(&o.runAs, "run-as", "", "as root: the `USER` whose session it is (default: the daemon's --run-as)")
 }
 
 func newStart(a *app) *cobra.Command {
@@ -115,7 +117,7 @@ func (o *startOptions) request(a *app) (api.StartRequest, error) {
 	return api.StartRequest{
 		Project: project, Agent: o.agent, Name: o.name, Labels: labels, Parent: o.parent,
 		Masks: o.masks, Carves: o.carves, FinalMasks: o.finalMasks, ReadOnly: o.readOnly,
-		Network: o.network, Backend: o.backend, Home: a.getenv("HOME"), Env: env,
+		Network: o.network, Backend: o.backend, Home: a.getenv("HOME"), Env: env, RunAs: o.runAs,
 	}, nil
 }
 

@@ -42,7 +42,7 @@ func newVersion(a *app) *cobra.Command {
 				_, err := fmt.Fprintln(a.out, strings.TrimSpace("sbxd "+b.Version+" "+b.Commit))
 				return err
 			}
-			b.Kernel, b.Bwrap = kernel(), bwrapVersion(c.Context())
+			b.Kernel, b.Bwrap = kernelName(), bwrapVersion(c.Context())
 			b.Features = features()
 			return printJSON(a.out, b)
 		},
@@ -71,7 +71,7 @@ func buildInfo() build {
 	return b
 }
 
-func kernel() string {
+func kernelName() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
 		return ""

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/internal/daemon"
+	"github.com/sbxd/sbxd/internal/shim"
+	"github.com/sbxd/sbxd/internal/worker"
+	"github.com/sbxd/sbxd/session"
+)
+
+type serveOptions struct {
+	state, runAs string
+}
+
+func newServe(a *app) *cobra.Command {
+	var o serveOptions
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the daemon",
+		Long: "Sessions outlive it: it may be stopped, killed and started again under running commands. " +
+			"It writes its log to standard error and ends with SIGTERM or SIGINT. " +
+			"As root it wants --run-as, because no session ever runs as uid 0.",
+		Example: "  sbxd serve &\n  systemctl start sbxd",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := interruptible(c.Context())
+			defer stop()
+			return serve(ctx, a, &o)
+		},
+	}
+	c.Flags().StringVar(&o.state, "state", "", "state root `DIR` (else $SBXD_STATE, the configuration, the usual place)")
+	c.Flags().StringVar(&o.runAs, "run-as", "", "as root: the `USER` (name, uid or uid:gid) of sessions that root starts")
+	return help(c, api.ExitRefused, api.ExitBusy, api.ExitDenied)
+}
+
+func serve(ctx context.Context, a *app, o *serveOptions) error {
+	opt, err := a.daemonOptions(o)
+	if err != nil {
+		return err
+	}
+	launcher := &shim.Launcher{}
+	opt.Launcher, opt.Worker = launcher, &worker.Starter{}
+	opt.Log = newLog(a.err)
+	defer func() { _ = opt.Log.Sync() }()
+	return daemon.Run(ctx, opt)
+}
+
+// daemonOptions settles where a daemon's things are.
+func (a *app) daemonOptions(o *serveOptions) (daemon.Options, error) {
+	state := a.stateRoot()
+	if o.state != "" {
+		state = o.state
+	}
+	state, err := absolute(state)
+	if err != nil {
+		return daemon.Options{}, err
+	}
+	runtime := a.runtimeDir(state)
+	socket := filepath.Join(runtime, "sbxd.sock")
+	for _, named := range []string{a.getenv("SBXD_SOCKET"), a.socket} {
+		if named == "" {
+			continue
+		}
+		if socket, err = absolute(named); err != nil {
+			return daemon.Options{}, err
+		}
+	}
+	b := buildInfo()
+	return daemon.Options{
+		StateRoot: state, Socket: socket, RuntimeDir: runtime, RunAs: o.runAs,
+		Version: api.VersionInfo{
+			Version: b.Version, Commit: b.Commit, Go: b.Go, API: api.Version,
+			Pid: os.Getpid(), UID: os.Getuid(), State: state, Socket: socket,
+		},
+	}, nil
+}
+
+// runtimeDir is where the sockets of sessions are: beside the API socket in its usual
+// place, or within a state root that is not the usual one, so that two daemons share
+// nothing.
+func (a *app) runtimeDir(state string) string {
+	uid := os.Getuid()
+	if state != session.DefaultRoot(uid) {
+		return filepath.Join(state, "run")
+	}
+	return api.RuntimeDir(uid, a.getenv, state)
+}
+
+// newLog writes one JSON object a line, none left out: the log is also what a fault is
+// found by, and zap's usual sampling would drop the line that matters.
+func newLog(w *os.File) *zap.Logger {
+	enc := zap.NewProductionEncoderConfig()
+	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	encoder := zapcore.NewJSONEncoder(enc)
+	if isTerminal(w) {
+		enc.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		encoder = zapcore.NewConsoleEncoder(enc)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(w), zap.InfoLevel))
+}
