@@ -21,6 +21,7 @@ import (
 
 // needs is what Need knows, by name. Any other name is a program in PATH.
 var needs = map[string]func() error{
+	"apparmor-4":     apparmor,
 	"fuse":           probe.Fuse,
 	"landlock":       func() error { _, err := probe.LandlockABI(); return err },
 	"overlay-userns": func() error { return probe.OverlayUserNS(Root()) },
@@ -38,7 +39,8 @@ var found = struct {
 
 // Need skips the test, naming the first of things that this machine does not
 // have: bwrap (present and working), userns, overlay-userns, root, unprivileged
-// (a uid other than 0 can be had), fuse, tun, landlock, or a program's name.
+// (a uid other than 0 can be had), fuse, tun, landlock, apparmor-4 (a parser that
+// knows user namespaces), or a program's name.
 // With SBXD_TEST_STRICT=1 a missing thing fails the test instead. With
 // SBXD_TEST_LOG=FILE each outcome is appended to FILE as "ran" or "skip", the
 // test and the thing, so that a run that skipped everything can be told.
@@ -92,6 +94,13 @@ func root() error {
 		return errors.New("this process is not root")
 	}
 	return nil
+}
+
+func apparmor() error {
+	if _, err := os.Stat("/etc/apparmor.d/abi/4.0"); err != nil {
+		return errors.New("AppArmor 4 is not installed")
+	}
+	return probe.Program("apparmor_parser")
 }
 
 func unprivileged() error {
