@@ -34,7 +34,9 @@ type View struct {
 	Path string // canonical, on the host and in the session
 	Dev  uint64 // identity that the directory must have
 	Ino  uint64
-	Dir  string // the session's {upper,work,pins} for it
+	Dir  string // the session's {upper,work} for it
+	// Pins is a directory of placeholders, the lowest layer; "": none are needed.
+	Pins string
 	// Layer is the number of an inherited descriptor (LayerFD + Layer - 1) that holds a
 	// detached clone of the directory without the mounts below it; 0: none was needed.
 	Layer int
@@ -64,9 +66,10 @@ type Spec struct {
 	Links  []Link
 	Steps  []masks.Step // in their order
 	// Placeholders of the read-only views among the steps; those of Views are in their
-	// pins directories.
+	// Pins.
 	Placeholders []masks.Placeholder
-	Program      string // bubblewrap
+	// Bwrap is the bubblewrap to become and what it can do.
+	Bwrap bwrap.Findings
 	// Resolv is the content of /etc/resolv.conf inside.
 	Resolv  string
 	OpenNet bool  // the host's network namespace is shared
@@ -129,16 +132,21 @@ func run(control io.Reader, answer *gob.Encoder) error {
 // refused with a decode error, not with memory.
 const maxSpec = 256 << 20
 
-// become turns the process into bubblewrap. It returns only with an error.
-func (b *builder) become() error {
-	args, err := bwrap.Args(bwrap.Spec{
+// Sandbox is what bubblewrap is asked for.
+func (s Spec) Sandbox() bwrap.Spec {
+	return bwrap.Spec{
 		Root:          rootPath,
 		DisableUserns: true,
-		Hostname:      "sbx",
-		ShmSize:       b.spec.ShmSize,
+		ShmSize:       s.ShmSize,
+		Cover:         bwrap.ProcFiles(),
 		StatusFD:      StatusFD,
 		Argv:          []string{guestPath, "guest", fmt.Sprint(GuestFD)},
-	})
+	}.Fit(s.Bwrap)
+}
+
+// become turns the process into bubblewrap. It returns only with an error.
+func (b *builder) become() error {
+	args, err := bwrap.Args(b.spec.Sandbox())
 	if err != nil {
 		return &stepError{"bwrap", err}
 	}

@@ -1,7 +1,6 @@
 package holder
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -51,7 +50,7 @@ func (b *builder) openSources() error {
 }
 
 func (b *builder) openPrograms() error {
-	exe, err := b.keep(os.OpenFile(b.spec.Program, unix.O_PATH|unix.O_CLOEXEC, 0))
+	exe, err := b.keep(os.OpenFile(b.spec.Bwrap.Program, unix.O_PATH|unix.O_CLOEXEC, 0))
 	if err != nil {
 		return fmt.Errorf("open bubblewrap: %w", err)
 	}
@@ -120,9 +119,8 @@ func (b *builder) openView(v View) (l layers, err error) {
 	if l.work, err = b.keep(walk(dir, "work")); err != nil {
 		return l, err
 	}
-	l.pins, err = b.keep(walk(dir, "pins"))
-	if errors.Is(err, unix.ENOENT) {
-		err = nil
+	if v.Pins != "" {
+		l.pins, err = b.keep(openLong(v.Pins))
 	}
 	return l, err
 }

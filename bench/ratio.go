@@ -1,0 +1,127 @@
+// Command ratio runs commands in turn, one round after another, with hyperfine, and
+// prints for each the median time and the median of its ratios to the first, round by
+// round: a machine whose speed drifts changes times, not ratios.
+//
+//	ratio -rounds 30 plain='bwrap … true' sbxd='sbxd exec S -- true'
+//
+// A command may have a preparation, NAME@prepare=…, that is not timed.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+type side struct {
+	name, command, prepare string
+	times, ratios          []float64 // seconds; to the first side
+}
+
+func main() {
+	rounds := flag.Int("rounds", 30, "counted rounds; two more warm up")
+	flag.Parse()
+	if err := run(*rounds, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "ratio:", err)
+		os.Exit(1)
+	}
+}
+
+const warmup = 2
+
+func run(rounds int, args []string) error {
+	sides, err := parse(args)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "ratio")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	for i := range rounds + warmup {
+		var first float64
+		for n := range sides {
+			t, err := sides[n].time(filepath.Join(dir, "out.json"))
+			if err != nil {
+				return fmt.Errorf("%s: %w", sides[n].name, err)
+			}
+			if n == 0 {
+				first = t
+			}
+			if i >= warmup {
+				sides[n].times = append(sides[n].times, t)
+				sides[n].ratios = append(sides[n].ratios, t/first)
+			}
+		}
+	}
+	return table(sides)
+}
+
+func parse(args []string) ([]side, error) {
+	var sides []side
+	prepare := map[string]string{}
+	for _, a := range args {
+		name, command, ok := strings.Cut(a, "=")
+		if !ok {
+			return nil, fmt.Errorf("%q is not NAME=COMMAND", a)
+		}
+		if base, ok := strings.CutSuffix(name, "@prepare"); ok {
+			prepare[base] = command
+			continue
+		}
+		sides = append(sides, side{name: name, command: command})
+	}
+	for i := range sides {
+		sides[i].prepare = prepare[sides[i].name]
+	}
+	if len(sides) < 2 {
+		return nil, fmt.Errorf("a ratio needs two commands")
+	}
+	return sides, nil
+}
+
+// time runs the side once, by hyperfine without a shell.
+func (s side) time(out string) (float64, error) {
+	args := []string{"-N", "--runs", "1", "--style", "none", "--export-json", out}
+	if s.prepare != "" {
+		args = append(args, "--prepare", s.prepare)
+	}
+	cmd := exec.Command("hyperfine", append(args, s.command)...)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("%w: %s", err, said)
+	}
+	b, err := os.ReadFile(out)
+	if err != nil {
+		return 0, err
+	}
+	var r struct {
+		Results []struct{ Mean float64 }
+	}
+	if err := json.Unmarshal(b, &r); err != nil || len(r.Results) != 1 {
+		return 0, fmt.Errorf("read hyperfine's answer: %w", err)
+	}
+	return r.Results[0].Mean, nil
+}
+
+func table(sides []side) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tmedian ms\tratio\tmin\tmax\t")
+	for _, s := range sides {
+		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t\n", s.name, 1000*median(s.times), median(s.ratios), slices.Min(s.ratios), slices.Max(s.ratios))
+	}
+	return w.Flush()
+}
+
+func median(v []float64) float64 {
+	v = slices.Clone(v)
+	slices.Sort(v)
+	n := len(v)
+	return (v[(n-1)/2] + v[n/2]) / 2
+}

@@ -1,0 +1,224 @@
+package shim
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/bwrap"
+	"github.com/sbxd/sbxd/internal/proc"
+	"github.com/sbxd/sbxd/session"
+)
+
+// stageEnv names the hidden stage that a re-executed binary is to run.
+const stageEnv = "SBXD_STAGE"
+
+// How long things may take that normally take milliseconds. A start on a loaded
+// machine with thousands of masks is still well below a minute.
+const (
+	startTimeout = 60 * time.Second
+	stopGrace    = 5 * time.Second // SIGTERM to the commands, then SIGKILL
+	killTimeout  = 5 * time.Second
+)
+
+// order is what the launcher sends to a fresh shim; the listening socket and the
+// layers travel with it as descriptors.
+type order struct {
+	Record   session.Record
+	Launch   session.Launch
+	Layers   []layer
+	Findings bwrap.Findings
+}
+
+// layer is a directory whose nested mounts root has cut off.
+type layer struct {
+	Path string
+}
+
+// outcome is the shim's answer, once.
+type outcome struct {
+	Running session.Running
+	Step    string // where it failed
+	Error   string
+	Rule    bool // a rule refused it, nothing broke
+}
+
+// Launcher starts shims, each as the user of its session. It implements
+// session.Launcher; the zero value is ready.
+type Launcher struct {
+	mu     sync.Mutex // guards the fields below
+	spare  *fresh
+	closed bool
+	found  *found
+}
+
+var _ session.Launcher = (*Launcher)(nil)
+
+// Start starts the processes of r.
+func (l *Launcher) Start(ctx context.Context, r session.Record, launch session.Launch) (session.Running, error) {
+	listener, err := listen(launch.Socket, r.UID, r.GID)
+	if err != nil {
+		return session.Running{}, err
+	}
+	defer listener.Close()
+	running, err := l.start(ctx, r, launch, listener)
+	if err != nil {
+		_ = os.Remove(launch.Socket)
+	}
+	return running, err
+}
+
+func (l *Launcher) start(ctx context.Context, r session.Record, launch session.Launch, listener *os.File) (session.Running, error) {
+	layers, names, err := cutLayers(r)
+	if err != nil {
+		return session.Running{}, err
+	}
+	defer closeAll(layers)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	findings, err := l.Findings(ctx, launch.Policy.Bwrap, r.Cred())
+	if err != nil {
+		return session.Running{}, err
+	}
+	o := order{Record: r, Launch: launch, Layers: names, Findings: findings}
+	files := append([]*os.File{listener}, layers...)
+	s := l.takeSpare(r.Cred())
+	defer l.Prepare(r.Cred())
+	out, err := outcome{}, errNoSpare
+	if s != nil {
+		out, err = s.launch(ctx, o, files)
+	}
+	if err != nil && ctx.Err() == nil { // none, or one that died waiting
+		if s != nil {
+			s.end()
+		}
+		if s, err = spawn(r.Cred()); err != nil {
+			return session.Running{}, err
+		}
+		out, err = s.launch(ctx, o, files)
+	}
+	defer s.conn.Close()
+	if err == nil && out.Error == "" {
+		go func() { _, _ = s.process.Wait() }() // no zombie while the daemon lives
+		return out.Running, nil
+	}
+	s.end()
+	switch {
+	case ctx.Err() != nil:
+		return session.Running{}, fmt.Errorf("start the session: %w after %v", context.Cause(ctx), startTimeout)
+	case err != nil:
+		return session.Running{}, fmt.Errorf("start the session: its shim ended: %w", err)
+	case out.Rule:
+		return session.Running{}, fmt.Errorf("%w: %s", session.ErrRefused, out.Error)
+	}
+	return session.Running{}, fmt.Errorf("start the session (step %s): %s", out.Step, out.Error)
+}
+
+// fresh is a shim that waits for its order.
+type fresh struct {
+	cred    session.Cred
+	process *os.Process
+	conn    *net.UnixConn
+}
+
+// spawn starts a shim in a session of its own, as the session's user, with nothing of
+// the daemon's but one socket.
+func spawn(cred session.Cred) (*fresh, error) {
+	mine, theirs, err := socketpair("launch")
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	p, err := os.StartProcess("/proc/self/exe", []string{"sbxd", "shim"}, &os.ProcAttr{
+		Dir:   "/",
+		Env:   stageEnviron("shim"),
+		Files: []*os.File{null, null, null, theirs},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: credential(cred)},
+	})
+	if err != nil {
+		_ = mine.Close()
+		return nil, fmt.Errorf("start a shim: %w", err)
+	}
+	return &fresh{cred: cred, process: p, conn: mine}, nil
+}
+
+// credential is what root gives to a process of a session's user; anybody else is that
+// user already.
+func credential(c session.Cred) *syscall.Credential {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	groups := make([]uint32, len(c.Groups))
+	for i, g := range c.Groups {
+		groups[i] = uint32(g)
+	}
+	return &syscall.Credential{Uid: uint32(c.UID), Gid: uint32(c.GID), Groups: groups}
+}
+
+// stageEnviron is the whole environment of a stage.
+func stageEnviron(stage string) []string {
+	env := []string{stageEnv + "=" + stage}
+	for _, name := range []string{"SBXD_TEST_WITHOUT", "SBXD_FAULT", "GOCOVERDIR"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+// errNoSpare is why a start needs a new shim.
+var errNoSpare = errors.New("no spare shim")
+
+// launch hands the order over and waits for the answer; ctx bounds both.
+func (s *fresh) launch(ctx context.Context, o order, files []*os.File) (outcome, error) {
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	var out outcome
+	if _, _, err := s.conn.WriteMsgUnix([]byte{byte(len(fds))}, unix.UnixRights(fds...), nil); err != nil {
+		return out, fmt.Errorf("hand over the socket: %w", err)
+	}
+	if err := gob.NewEncoder(s.conn).Encode(o); err != nil {
+		return out, fmt.Errorf("send the order: %w", err)
+	}
+	err := gob.NewDecoder(io.LimitReader(s.conn, maxAnswer)).Decode(&out)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return out, err
+}
+
+// Dial connects to the shim of r.
+func (l *Launcher) Dial(ctx context.Context, r session.Record, socket string) (net.Conn, error) {
+	if r.Running.Shim.Alive() == proc.Dead {
+		return nil, session.ErrGone
+	}
+	var d net.Dialer
+	dir, name, err := shortPath(socket)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", session.ErrGone, err)
+	}
+	defer dir.Close()
+	c, err := d.DialContext(ctx, "unix", name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", session.ErrGone, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,211 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/holder"
+	"github.com/sbxd/sbxd/masks"
+	"github.com/sbxd/sbxd/session"
+)
+
+// Sizes of a session's scratch file systems where the policy does not say, in bytes.
+// They are bounds, not reservations: a tmpfs takes what is written.
+const (
+	defaultTmp = 4 << 30
+	defaultShm = 1 << 30
+)
+
+// plan is a start as data: what the holder builds, and what has to be on disk first.
+type plan struct {
+	spec         holder.Spec
+	placeholders []masks.Placeholder
+	warnings     []string
+}
+
+// plan reads the host once (mount table, the paths of rules) and turns the record into
+// a plan.
+func (s *shim) plan(layers []*os.File) (plan, error) {
+	r := s.record
+	table, err := readMounts()
+	if err != nil {
+		return plan{}, fmt.Errorf("read the mount table: %w", err)
+	}
+	rules, err := s.launch.Policy.RulesFor(r)
+	if err != nil {
+		return plan{}, fmt.Errorf("%w: %w", session.ErrRefused, err)
+	}
+	views := viewsOf(r, s.launch.Dir, s.order.Layers)
+	if len(layers) == 0 {
+		if err := uncut(table, views); err != nil {
+			return plan{}, err
+		}
+	}
+	nested := nestedOf(table, views)
+	m, err := masks.Make(masks.Input{
+		Home: r.Home.Real, HomeSpelled: r.Home.Spelled,
+		Project: r.Project.Real, ProjectSpelled: r.Project.Spelled,
+		Views:     shown(nested),
+		Base:      holder.Base(),
+		StateDirs: s.launch.Policy.StateDirs,
+		Rules:     rules,
+		HomeMode:  s.launch.Policy.HomeMode,
+		Mounts:    mountsOf(table),
+	}, masks.OS{})
+	if err != nil {
+		return plan{}, fmt.Errorf("%w: %w", session.ErrRefused, err)
+	}
+	p := plan{placeholders: m.Placeholders, warnings: m.Warnings}
+	for _, u := range m.Unmatched {
+		p.warnings = append(p.warnings, fmt.Sprintf("%s (%s): nothing is there; the rule holds for what appears", u.Path, u.From))
+	}
+	for _, n := range nested {
+		if n.Hide {
+			p.warnings = append(p.warnings, fmt.Sprintf("the mount %s is not shown: its file system may hang", n.Path))
+		}
+	}
+	p.spec = holder.Spec{
+		ID: string(r.ID), UID: r.UID,
+		Views: views, Nested: nested, Links: linksOf(r), Steps: m.Steps, Placeholders: m.Placeholders,
+		Bwrap:   s.order.Findings,
+		Resolv:  resolv(r.Network),
+		OpenNet: r.Network == "open",
+		TmpSize: or(s.launch.Policy.TmpSize, defaultTmp),
+		ShmSize: or(s.launch.Policy.ShmSize, defaultShm),
+	}
+	return p, nil
+}
+
+// findBwrap returns the configured bubblewrap or the one of the usual places. Nothing
+// ever runs without one.
+func findBwrap(configured string) (string, error) {
+	places := []string{"/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"}
+	if configured != "" {
+		places = []string{configured}
+	}
+	for _, p := range places {
+		if st, err := os.Stat(p); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("bubblewrap is not at %s, and nothing runs without it; install it: apt-get install bubblewrap (sbxd doctor tells more)",
+		strings.Join(places, ", "))
+}
+
+func or(n, fallback int64) int64 {
+	if n > 0 {
+		return n
+	}
+	return fallback
+}
+
+// viewsOf are the views of a record, outer before inner.
+func viewsOf(r session.Record, dir string, layers []layer) []holder.View {
+	var views []holder.View
+	for i, p := range places(r) {
+		v := holder.View{Path: p.Real, Dev: p.Dev, Ino: p.Ino, Dir: filepath.Join(dir, []string{"home", "project"}[i])}
+		if len(places(r)) == 1 {
+			v.Dir = filepath.Join(dir, "project") // what lands is the project's upper
+		}
+		for n, l := range layers {
+			if l.Path == p.Real {
+				v.Layer = n + 1
+			}
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// uncut refuses a start that the kernel would refuse: without root, overlayfs takes no
+// lower directory that has mounts below it.
+func uncut(table []*mountinfo.Info, views []holder.View) error {
+	for _, v := range views {
+		for _, m := range below(table, v.Path) {
+			return fmt.Errorf("%w: %s is a mount below %s, and without root the kernel's overlay takes no directory with mounts below it; "+
+				"unmount it, or use the system service", session.ErrRefused, m.Mountpoint, v.Path)
+		}
+	}
+	return nil
+}
+
+func shown(nested []holder.Nested) []string {
+	var out []string
+	for _, n := range nested {
+		if !n.Hide {
+			out = append(out, n.Path)
+		}
+	}
+	return out
+}
+
+func mountsOf(table []*mountinfo.Info) []masks.Mount {
+	out := make([]masks.Mount, 0, len(table))
+	for _, m := range table {
+		out = append(out, masks.Mount{Point: m.Mountpoint, Root: m.Root, Dev: unix.Mkdev(uint32(m.Major), uint32(m.Minor)), FSType: m.FSType})
+	}
+	return out
+}
+
+// resolv is the content of /etc/resolv.conf inside: whatever chain of links the host
+// has, the file is there.
+func resolv(network string) string {
+	if network != "open" {
+		return "# This session has no network (--network off).\n"
+	}
+	b, err := os.ReadFile("/etc/resolv.conf")
+	if err != nil || len(b) == 0 {
+		return "# The host has no resolver.\n"
+	}
+	return string(b)
+}
+
+// linksOf are the links by which the user's spelling of HOME and project leads to the
+// real directories.
+func linksOf(r session.Record) []holder.Link {
+	var links []holder.Link
+	seen := map[string]bool{}
+	for _, p := range places(r) {
+		for _, l := range resolveLinks(p.Spelled) {
+			if !seen[l.Path] {
+				seen[l.Path] = true
+				links = append(links, l)
+			}
+		}
+	}
+	return links
+}
+
+// maxLinks is the kernel's own bound for one path (path_resolution(7)).
+const maxLinks = 40
+
+// resolveLinks follows a path as the kernel does and returns the links on the way, each
+// at the canonical path of its directory. What cannot be read ends the walk.
+func resolveLinks(path string) []holder.Link {
+	var links []holder.Link
+	done, rest := "/", strings.Split(strings.Trim(path, "/"), "/")
+	for len(rest) > 0 && len(links) < maxLinks {
+		at := filepath.Join(done, rest[0])
+		rest = rest[1:]
+		target, err := os.Readlink(at)
+		if err != nil {
+			if errors.Is(err, os.ErrNotExist) {
+				return links
+			}
+			done = at // no link
+			continue
+		}
+		links = append(links, holder.Link{Path: at, Target: target})
+		if strings.HasPrefix(target, "/") {
+			done = "/"
+		}
+		rest = append(strings.Split(strings.Trim(target, "/"), "/"), rest...)
+	}
+	return links
+}

@@ -1,0 +1,219 @@
+package shim
+
+import (
+	"encoding/gob"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/holder"
+)
+
+// inner is the process that was cloned as the holder and has become bubblewrap, and
+// the shim's three descriptors to it.
+type inner struct {
+	process *os.Process
+	control *net.UnixConn // the spec goes in, what went wrong comes out
+	guest   *net.UnixConn // frames of the guest
+	status  *os.File      // bubblewrap's --json-status-fd
+	stderr  *tail         // what holder, bubblewrap and guest say to nobody
+}
+
+// startHolder clones the holder into its namespaces. It must be called on the thread
+// that lives as long as the shim: parent-death signals go by thread (prctl(2),
+// PR_SET_PDEATHSIG). An open network keeps the host's network namespace.
+func startHolder(openNet bool, layers []*os.File) (in *inner, err error) {
+	in = &inner{}
+	defer func() {
+		if err != nil {
+			in.close()
+		}
+	}()
+	var theirs []*os.File
+	defer func() { closeAll(theirs) }()
+	pair := func(dst **net.UnixConn, name string) error {
+		mine, their, err := socketpair(name)
+		if err != nil {
+			return err
+		}
+		*dst, theirs = mine, append(theirs, their)
+		return nil
+	}
+	if err := pair(&in.control, "control"); err != nil {
+		return in, err
+	}
+	if err := pair(&in.guest, "guest"); err != nil {
+		return in, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return in, fmt.Errorf("make the status pipe: %w", err)
+	}
+	in.status, theirs = r, append(theirs, w)
+	words, err := in.listen()
+	if err != nil {
+		return in, err
+	}
+	defer words.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return in, err
+	}
+	defer null.Close()
+	files := append([]*os.File{null, null, words}, theirs...)
+	in.process, err = os.StartProcess("/proc/self/exe", []string{"sbxd", "holder"}, &os.ProcAttr{
+		Dir:   "/",
+		Env:   []string{stageEnv + "=holder"},
+		Files: append(files, layers...),
+		Sys:   holderAttr(openNet),
+	})
+	if err != nil {
+		return in, fmt.Errorf("start the holder in new namespaces: %w", err)
+	}
+	return in, nil
+}
+
+// holderAttr maps the session's uid and gid to themselves; every capability that this
+// gives counts in the new user namespace only, and goes before bubblewrap starts.
+func holderAttr(openNet bool) *syscall.SysProcAttr {
+	flags := uintptr(unix.CLONE_NEWUSER | unix.CLONE_NEWNS)
+	if !openNet {
+		flags |= unix.CLONE_NEWNET
+	}
+	caps := make([]uintptr, 0, unix.CAP_LAST_CAP+1)
+	for c := uintptr(0); c <= lastCap(); c++ {
+		caps = append(caps, c)
+	}
+	return &syscall.SysProcAttr{
+		Cloneflags:                 flags,
+		UidMappings:                []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
+		GidMappings:                []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
+		GidMappingsEnableSetgroups: false,
+		AmbientCaps:                caps,
+		Pdeathsig:                  syscall.SIGKILL,
+		Setsid:                     true,
+	}
+}
+
+// lastCap is the highest capability that this kernel knows (capabilities(7)).
+func lastCap() uintptr {
+	b, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
+	var n uintptr
+	if err != nil {
+		return unix.CAP_BLOCK_SUSPEND
+	}
+	if _, err := fmt.Sscan(string(b), &n); err != nil {
+		return unix.CAP_BLOCK_SUSPEND
+	}
+	return n
+}
+
+// build sends the spec and returns when the holder has become bubblewrap.
+func (in *inner) build(spec holder.Spec, deadline time.Time) ([]string, error) {
+	_ = in.control.SetDeadline(deadline)
+	if err := gob.NewEncoder(in.control).Encode(spec); err != nil {
+		return nil, fmt.Errorf("send the spec to the holder: %w", err)
+	}
+	dec := gob.NewDecoder(io.LimitReader(in.control, maxAnswer))
+	var warnings []string
+	for {
+		var r holder.Ready
+		err := dec.Decode(&r)
+		switch {
+		case errors.Is(err, io.EOF): // closed by execve
+			return warnings, nil
+		case err != nil:
+			return warnings, fmt.Errorf("hear from the holder: %w", err)
+		case r.Failure != nil:
+			return warnings, r.Failure
+		}
+		warnings = append(warnings, r.Warnings...)
+	}
+}
+
+// maxAnswer bounds what the holder may say: its warnings.
+const maxAnswer = 16 << 20
+
+// sandbox is what bubblewrap tells when it has set the namespaces up
+// (bwrap(1), --json-status-fd).
+type sandbox struct {
+	ChildPid int    `json:"child-pid"`
+	MountNS  uint64 `json:"mnt-namespace"`
+	ExitCode *int   `json:"exit-code"`
+}
+
+// ready reads the first line of the status pipe.
+func (in *inner) ready(deadline time.Time) (sandbox, error) {
+	_ = in.status.SetReadDeadline(deadline)
+	var s sandbox
+	if err := json.NewDecoder(in.status).Decode(&s); err != nil {
+		if said := in.stderr.wait(); said != "" {
+			return s, fmt.Errorf("bubblewrap ended before the sandbox was there: %s", said)
+		}
+		return s, fmt.Errorf("bubblewrap ended before the sandbox was there: %w", err)
+	}
+	return s, nil
+}
+
+// kill ends the sandbox: with the monitor, by --die-with-parent, everything goes.
+func (in *inner) kill() {
+	if in.process != nil {
+		_ = in.process.Kill()
+		_, _ = in.process.Wait()
+		reap()
+	}
+	in.close()
+}
+
+func (in *inner) close() {
+	for _, c := range []*net.UnixConn{in.control, in.guest} {
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+	if in.status != nil {
+		_ = in.status.Close()
+	}
+}
+
+// reap takes the exit of every orphan that came to us as their subreaper.
+func reap() {
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+	}
+}
+
+func socketpair(name string) (*net.UnixConn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the %s socket: %w", name, err)
+	}
+	their := os.NewFile(uintptr(fds[1]), name)
+	mine := os.NewFile(uintptr(fds[0]), name)
+	defer mine.Close()
+	c, err := net.FileConn(mine)
+	if err != nil {
+		_ = their.Close()
+		return nil, nil, fmt.Errorf("use the %s socket: %w", name, err)
+	}
+	return c.(*net.UnixConn), their, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}

@@ -1,0 +1,178 @@
+package shim
+
+import (
+	"bytes"
+	"encoding/gob"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sbxd/sbxd/bwrap"
+	"github.com/sbxd/sbxd/internal/guest"
+	"github.com/sbxd/sbxd/internal/holder"
+	"github.com/sbxd/sbxd/internal/testbox"
+	"github.com/sbxd/sbxd/internal/wire"
+	"github.com/sbxd/sbxd/masks"
+	"github.com/sbxd/sbxd/session"
+)
+
+// The test binary is every stage of a session as well.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "holder":
+			os.Exit(holder.Main())
+		case "guest":
+			fd, _ := strconv.Atoi(os.Args[2])
+			os.Exit(guest.Main(fd))
+		case ProbeStage:
+			os.Exit(ProbeMain())
+		case "shim":
+			os.Exit(Main())
+		case "test-parent":
+			os.Exit(testParent())
+		}
+	}
+	testbox.Main(m)
+}
+
+// job is what a test asks of its unprivileged parent process.
+type job struct {
+	Spec   holder.Spec
+	Script string
+}
+
+func testParent() int {
+	var j job
+	if err := gob.NewDecoder(os.Stdin).Decode(&j); err != nil {
+		fmt.Fprintln(os.Stderr, "decode:", err)
+		return 1
+	}
+	in, err := startHolder(j.Spec.OpenNet, nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start:", err)
+		return 1
+	}
+	defer in.kill()
+	deadline := time.Now().Add(20 * time.Second)
+	if _, err := in.build(j.Spec, deadline); err != nil {
+		fmt.Fprintln(os.Stderr, "build:", err)
+		return 1
+	}
+	if _, err := in.ready(deadline); err != nil {
+		fmt.Fprintln(os.Stderr, "ready:", err)
+		return 1
+	}
+	s := &shim{inner: in}
+	if _, err := s.greet(deadline); err != nil {
+		fmt.Fprintln(os.Stderr, "greet:", err)
+		return 1
+	}
+	return script(s.guest, j.Script)
+}
+
+// script runs a shell script by the guest and passes its output on.
+func script(conn *wire.Conn, text string) int {
+	run := &session.Command{Argv: session.Words{"/bin/sh", "-c", text}, Env: session.Words{"PATH=/usr/bin:/bin"}, Cwd: "/"}
+	if err := conn.Write(session.Msg{Type: session.MsgExec, ID: 1, Run: run}, nil); err != nil {
+		fmt.Fprintln(os.Stderr, "exec:", err)
+		return 1
+	}
+	for {
+		var m session.Msg
+		b, err := conn.Read(&m)
+		switch {
+		case err != nil:
+			fmt.Fprintln(os.Stderr, "output:", err)
+			return 1
+		case m.Type == session.MsgOut:
+			_, _ = os.Stdout.Write(b)
+		case m.Type == session.MsgExit, m.Type == session.MsgRefused:
+			fmt.Printf("[exit %d%s]\n", m.Code, m.Message)
+			return 0
+		}
+	}
+}
+
+// inTree runs a script in the tree that spec describes, as the unprivileged user.
+func inTree(t *testing.T, spec holder.Spec, script string) string {
+	t.Helper()
+	testbox.Need(t, "bwrap", "overlay-userns")
+	var stdin bytes.Buffer
+	if err := gob.NewEncoder(&stdin).Encode(job{spec, script}); err != nil {
+		t.Fatal(err)
+	}
+	cmd := testbox.UserCommand(t, "/proc/self/exe", "test-parent")
+	cmd.Stdin = &stdin
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr.String())
+	}
+	return string(out)
+}
+
+// tree makes HOME with a project in it and the spec of a session of it.
+func tree(t *testing.T) (holder.Spec, string) {
+	t.Helper()
+	dir := testbox.TempDir(t)
+	uid, gid := testbox.AsUser(t)
+	mk := func(p string) string {
+		p = filepath.Join(dir, p)
+		if err := os.MkdirAll(p, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, p := range []string{"home/app", "home/.ssh", "state/home/upper", "state/home/work", "state/home/pins", "state/project/upper", "state/project/work", "state/project/pins"} {
+		mk(p)
+	}
+	for name, text := range map[string]string{"home/.ssh/id": "SECRET", "home/app/f": "base\n", "home/.netrc": "SECRET"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = filepath.WalkDir(dir, func(p string, _ os.DirEntry, _ error) error { return os.Lchown(p, uid, gid) })
+	return holder.Spec{
+		UID: uid,
+		Views: []holder.View{
+			{Path: dir + "/home", Dir: dir + "/state/home"},
+			{Path: dir + "/home/app", Dir: dir + "/state/project"},
+		},
+		Steps: []masks.Step{
+			{Op: masks.Cover, Path: dir + "/home/.ssh", Kind: masks.KindDir},
+			{Op: masks.Cover, Path: dir + "/home/.netrc", Kind: masks.KindFile},
+		},
+		Bwrap: bwrap.Findings{Program: "/usr/bin/bwrap", DisableUserns: true, Size: true}, Resolv: "# none\n",
+		TmpSize: 64 << 20, ShmSize: 1 << 20,
+	}, dir
+}
+
+func TestTreeShowsViewsAndHidesMasks(t *testing.T) {
+	spec, dir := tree(t)
+	out := inTree(t, spec, `cd `+dir+`/home/app && cat f && echo new >f && cat f && echo n >added
+ls -A ~/ 2>/dev/null; cat ../.ssh/id ../.netrc; ls -A ../.ssh; echo x >../.ssh/n; mv ../.ssh ../s; rm -rf ../.netrc
+touch /usr/x /etc/x /run/x /x; ls /; cat /etc/resolv.conf; id -u; pwd; echo t >/tmp/t && cat /tmp/t; ls -la /proc/self/fd | wc -l
+perl -e 'rename($ARGV[0], $ARGV[1]) or print "pinned: $!\n"' `+filepath.Dir(dir)+` /tmp/elsewhere`)
+	t.Log(out)
+	for _, want := range []string{"base\nnew\n", "# none", "pinned: Device or resource busy"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("output lacks %q", want)
+		}
+	}
+	if strings.Contains(out, "SECRET") {
+		t.Error("a mask shows what it covers")
+	}
+	b, err := os.ReadFile(dir + "/home/app/f")
+	if err != nil || string(b) != "base\n" {
+		t.Errorf("the real file is %q (%v), want it untouched", b, err)
+	}
+	if _, err := os.Lstat(dir + "/state/project/upper/added"); err != nil {
+		t.Error(err)
+	}
+}

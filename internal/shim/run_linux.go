@@ -1,0 +1,3 @@
+package shim
+
+func (s *shim) serve() { _, _ = s.inner.process.Wait() }

@@ -1,0 +1,82 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/proc"
+	"github.com/sbxd/sbxd/internal/wire"
+	"github.com/sbxd/sbxd/session"
+)
+
+// Stop ends every process of r.
+func (l *Launcher) Stop(ctx context.Context, r session.Record, launch session.Launch) error {
+	if r.Running.Shim == (proc.ID{}) {
+		return nil
+	}
+	patience := time.Duration(0)
+	if err := l.ask(ctx, r, launch.Socket); err == nil {
+		patience = killTimeout // it said that everything ended; let it exit by itself
+	}
+	for _, id := range []proc.ID{r.Running.Shim, r.Running.Bwrap, r.Running.Guest} {
+		if err := ensureGone(id, patience); err != nil {
+			return err
+		}
+	}
+	_ = os.Remove(launch.Socket)
+	return nil
+}
+
+// ask lets the shim end its session and waits for its word.
+func (l *Launcher) ask(ctx context.Context, r session.Record, socket string) error {
+	conn, err := l.Dial(ctx, r, socket)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(stopGrace + killTimeout))
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	c := wire.New(conn)
+	if _, err := wire.Handshake(c, session.Protocol); err != nil {
+		return err
+	}
+	if err := c.Write(session.Msg{Type: session.MsgStop, Grace: stopGrace}, nil); err != nil {
+		return err
+	}
+	for {
+		var m session.Msg
+		if _, err := c.Read(&m); err != nil {
+			return err
+		}
+		switch m.Type {
+		case session.MsgOK:
+			return nil
+		case session.MsgError:
+			return errors.New(m.Message)
+		}
+	}
+}
+
+// ensureGone returns when the process that id names has ended: it gets patience to end
+// by itself and is killed then, if it provably is that process.
+func ensureGone(id proc.ID, patience time.Duration) error {
+	if id == (proc.ID{}) || id.Wait(patience) == nil {
+		return nil
+	}
+	if id.Alive() == proc.Unknown {
+		return fmt.Errorf("process %d cannot be looked at: whether it is the session's is unknown, so it is kept", id.Pid)
+	}
+	if err := proc.Kill(id, unix.SIGKILL); err != nil && !errors.Is(err, proc.ErrGone) {
+		return fmt.Errorf("end process %d: %w", id.Pid, err)
+	}
+	if err := id.Wait(killTimeout); err != nil {
+		return fmt.Errorf("process %d does not end after SIGKILL: %w", id.Pid, err)
+	}
+	return nil
+}
