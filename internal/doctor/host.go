@@ -73,7 +73,7 @@ func judgeLandlock(v int, err error) Check {
 	detail := fmt.Sprintf("version %d", v)
 	switch {
 	case err != nil:
-		return missing(name, err.Error(), "boot with landlock in the lsm= list, or use a newer kernel; sessions run without this second layer")
+		return missing(name, err.Error(), "boot with landlock in the lsm= list, use a newer kernel, or run outside of the container; sessions run without this second layer")
 	case v < landlock.MinABI:
 		return missing(name, detail+" refuses every rename across directories, so it is not used", "use Linux 5.19 or later")
 	case v < landlock.ScopeABI:

@@ -53,6 +53,8 @@ func LandlockABI() (int, error) {
 		return 0, errors.New("landlock is built in but not among the lsm= of the kernel command line")
 	case unix.ENOSYS:
 		return 0, errors.New("the kernel has no landlock")
+	case unix.EPERM:
+		return 0, errors.New("a filter of system calls, as in a container, forbids landlock")
 	}
 	return 0, fmt.Errorf("ask for landlock: %w", errno)
 }
