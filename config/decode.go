@@ -18,6 +18,7 @@ type document struct {
 	file string
 	data []byte
 	at   map[string]int // key → offset
+	ends []int          // offsets of the newlines
 }
 
 // decode reads data strictly into v, a pointer to a struct. Every unknown key and
@@ -66,10 +67,15 @@ func (d *document) has(key string) bool {
 // place returns line and column of key, from 1, or zeros.
 func (d *document) place(key string) (line, column int) {
 	for ; key != ""; key = key[:max(strings.LastIndexAny(key, ".["), 0)] {
-		if off, ok := d.at[key]; ok {
-			before := d.data[:off]
-			return bytes.Count(before, []byte("\n")) + 1, off - bytes.LastIndexByte(before, '\n')
+		off, ok := d.at[key]
+		if !ok {
+			continue
 		}
+		n, _ := slices.BinarySearch(d.ends, off)
+		if n == 0 {
+			return 1, off + 1
+		}
+		return n + 1, off - d.ends[n-1]
 	}
 	return 0, 0
 }
@@ -84,6 +90,11 @@ func (d *document) origin(key string) string {
 
 // index finds where every key and list element stands. The document has no errors.
 func (d *document) index() {
+	for i, c := range d.data {
+		if c == '\n' {
+			d.ends = append(d.ends, i)
+		}
+	}
 	p := unstable.Parser{}
 	p.Reset(d.data)
 	table := ""

@@ -272,3 +272,17 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// A long list is read in a time that grows with its length, not with its square.
+func TestLongLists(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("masks = [\n")
+	for i := range 20000 {
+		fmt.Fprintf(&b, "\"~/d/%d\",\n", i)
+	}
+	b.WriteString("]\n")
+	c, _, err := Load(Sources{Only: write(t, "c.toml", b.String())})
+	if err != nil || len(c.Masks) != 20000 || !strings.HasSuffix(c.Masks[19999].From, ":20001") {
+		t.Errorf("%d masks, the last from %v, %v", len(c.Masks), c.Masks[len(c.Masks)-1], err)
+	}
+}
