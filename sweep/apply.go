@@ -45,7 +45,7 @@ const killWait = 5 * time.Second
 // Apply carries a plan out. Directories are removed last, after the mount tables were
 // read again. An entry that fails stops only what follows for the same session.
 func Apply(ctx context.Context, p Plan, k Known, h Host) []Result {
-	a := &applier{ctx: ctx, known: k, host: h, failed: map[session.ID]bool{}}
+	a := &applier{ctx: ctx, known: k, host: h, failed: map[string]bool{}}
 	out := make([]Result, len(p.Entries))
 	var late []int
 	for i, e := range p.Entries {
@@ -74,7 +74,7 @@ type applier struct {
 	ctx    context.Context
 	known  Known
 	host   Host
-	failed map[session.ID]bool
+	failed map[string]bool
 }
 
 // guarded runs one entry under the lock of its session.
@@ -82,7 +82,11 @@ func (a *applier) guarded(e Entry, f func(Entry) error) error {
 	if err := a.ctx.Err(); err != nil {
 		return err
 	}
-	if a.failed[e.Session] {
+	group := string(e.Session)
+	if group == "" {
+		group = e.Path
+	}
+	if a.failed[group] {
 		return errSkipped
 	}
 	unlock, ok := a.host.Lock(e.Session)
@@ -95,7 +99,7 @@ func (a *applier) guarded(e Entry, f func(Entry) error) error {
 		err = f(e)
 	}
 	if err != nil {
-		a.failed[e.Session] = true
+		a.failed[group] = true
 	}
 	return err
 }

@@ -177,6 +177,10 @@ func TestOrphansAreRemovedAndWorkIsArchived(t *testing.T) {
 	must(t, os.WriteFile(full+"/project/upper/f", []byte("work"), 0o600))
 	foreign := filepath.Dir(empty) + "/notours"
 	must(t, os.Mkdir(foreign, 0o700))
+	lands, probe := b.store.LandsDir(os.Geteuid()), b.store.Path()+"/.probe-77"
+	must(t, os.MkdirAll(lands+"/new-"+string(sid("g"))+"/objects", 0o700))
+	must(t, os.MkdirAll(lands+"/"+string(sid("g")), 0o700))
+	must(t, os.MkdirAll(probe+"/upper", 0o700))
 	must(t, os.Symlink(b.runtime, filepath.Dir(empty)+"/"+string(sid("f"))))
 	if b.store.System() {
 		b.run(true) // the data directories of root itself are below 0/, as those of any uid
@@ -190,7 +194,10 @@ func TestOrphansAreRemovedAndWorkIsArchived(t *testing.T) {
 			t.Errorf("%s %s: %v", r.Action, r.What, r.Err)
 		}
 	}
-	for path, want := range map[string]bool{empty: false, full: false, foreign: true, filepath.Dir(empty) + "/" + string(sid("f")): true} {
+	for path, want := range map[string]bool{
+		lands + "/new-" + string(sid("g")): false, lands + "/" + string(sid("g")): true, probe: false, b.store.Path(): true,
+		empty: false, full: false, foreign: true, filepath.Dir(empty) + "/" + string(sid("f")): true,
+	} {
 		if _, err := os.Lstat(path); (err == nil) != want {
 			t.Errorf("%s: there %v, want %v", path, err == nil, want)
 		}

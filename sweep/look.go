@@ -141,6 +141,7 @@ func readTable(pid string) (Namespace, error) {
 // Names of the state root that this package reads.
 const (
 	sessionsDir = "sessions"
+	landsDir    = "lands"
 	recordsDir  = "root" // of the system's layout
 	recordName  = "session.json"
 	upperDir    = "project/upper"
@@ -169,11 +170,31 @@ func (s *Seen) directories(root *safefs.Dir, k Known) {
 		known[r.ID] = r.State != session.Broken
 	}
 	for _, p := range parents {
-		s.base(root, k, p+sessionsDir, known)
+		s.base(root, k, p+sessionsDir, known, isSession)
+		s.base(root, k, p+landsDir, known, isUnfinished)
 	}
+	s.base(root, k, "", known, isProbe)
 }
 
-func (s *Seen) base(root *safefs.Dir, k Known, name string, known map[session.ID]bool) {
+// What is listed of a directory of sessions, of one of landings, which land itself
+// finishes or takes back, and of the state root.
+
+func isSession(name string) bool {
+	id, _ := split(name)
+	return id != ""
+}
+
+func isUnfinished(name string) bool {
+	_, prefix := split(name)
+	return prefix != ""
+}
+
+func isProbe(name string) bool {
+	number, ok := strings.CutPrefix(name, probePrefix)
+	return ok && number != "" && strings.Trim(number, "0123456789") == ""
+}
+
+func (s *Seen) base(root *safefs.Dir, k Known, name string, known map[session.ID]bool, listed func(string) bool) {
 	b, err := root.Sub(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
@@ -183,7 +204,7 @@ func (s *Seen) base(root *safefs.Dir, k Known, name string, known map[session.ID
 		return
 	}
 	defer func() { _ = b.Close() }()
-	base := Base{Path: k.Root + "/" + name}
+	base := Base{Path: strings.TrimSuffix(k.Root+"/"+name, "/")}
 	s.locate(&base)
 	s.Bases = append(s.Bases, base)
 	entries, err := b.ReadDir("")
@@ -192,7 +213,7 @@ func (s *Seen) base(root *safefs.Dir, k Known, name string, known map[session.ID
 	}
 	for _, e := range entries {
 		id, _ := split(e.Name)
-		if id == "" || !e.IsDir() {
+		if !listed(e.Name) || !e.IsDir() {
 			continue
 		}
 		d, err := describe(b, e.Name, known[id] && e.Name == string(id))

@@ -16,6 +16,8 @@ import (
 const (
 	newPrefix = "new-"
 	oldPrefix = "old-"
+	// probePrefix begins the name of a directory in which a probe tried something.
+	probePrefix = ".probe-"
 )
 
 // Make says what is to be done. It is pure: the same input gives the same plan.
@@ -174,7 +176,7 @@ func (p *planner) unmounts(id session.ID, dir, reason, proof string) (frees bool
 // directory plans for an entry of a directory of sessions that no record explains.
 func (p *planner) directory(d Dir) {
 	id, prefix := split(d.Name)
-	if prefix == "" && p.explained(id) {
+	if id != "" && prefix == "" && p.explained(id) {
 		return
 	}
 	keep := func(reason, proof string) { p.keep(id, KindDirectory, d.Path(), reason, proof) }
@@ -190,13 +192,7 @@ func (p *planner) directory(d Dir) {
 		keep("it may be alive", fmt.Sprintf("its socket %s is served, or cannot be asked", sock.Path))
 		return
 	}
-	reason, proof := "it has no record", "no record names "+string(id)+" and no socket of it answers"
-	switch prefix {
-	case newPrefix:
-		reason, proof = "it was never finished", "a record in the making, older than "+Young.String()
-	case oldPrefix:
-		reason, proof = "its removal was decided", "it carries the name of a retired record"
-	}
+	reason, proof := why(id, prefix)
 	if frees, why := p.unmounts(id, d.Path(), reason, proof); !frees {
 		keep(reason+", but it is in use", why)
 		return
@@ -205,11 +201,24 @@ func (p *planner) directory(d Dir) {
 		Action: Remove, Kind: KindDirectory, What: d.Path(), Session: id,
 		Path: d.Path(), UID: d.UID, Reason: reason, Proof: proof,
 	}
-	if d.Work && prefix != oldPrefix && !p.retired(id) {
+	if d.Work && id != "" && prefix != oldPrefix && !p.retired(id) {
 		e.Action, e.To = Archive, p.archive(d, id)
 		e.Reason += " but holds work that has not landed"
 	}
 	p.add(e)
+}
+
+// why says why a directory that no record explains may go.
+func why(id session.ID, prefix string) (reason, proof string) {
+	switch {
+	case id == "":
+		return "a probe left it", "it carries the name of a probe's directory, and is older than " + Young.String()
+	case prefix == newPrefix:
+		return "it was never finished", "it carries the name of one in the making, and is older than " + Young.String()
+	case prefix == oldPrefix:
+		return "its removal was decided", "it carries the name of one that was retired"
+	}
+	return "it has no record", "no record names " + string(id) + " and no socket of it answers"
 }
 
 // explained reports whether a record stands for the directories of session id.

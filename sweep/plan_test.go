@@ -68,7 +68,10 @@ func (s *Seen) mount(ns uint64, m Mount) {
 func lines(p Plan) []string {
 	var out []string
 	for _, e := range p.Entries {
-		what := strings.ReplaceAll(e.What, string(e.Session), "ID")
+		what := e.What
+		if e.Session != "" {
+			what = strings.ReplaceAll(what, string(e.Session), "ID")
+		}
 		out = append(out, fmt.Sprintf("%s %s %s: %s", e.Action, e.Kind, what, e.Reason))
 	}
 	return out
@@ -196,6 +199,21 @@ func TestPlan(t *testing.T) {
 			"remove directory /st/sessions/new-ID: it was never finished",
 			"remove directory /st/sessions/old-ID: its removal was decided",
 			"keep directory /st/sessions/old-ID: it is young",
+		}},
+		"leftovers of landings and probes": {func(s *Seen, _ *Known) {
+			s.Dirs = []Dir{
+				{Base: root + "/lands", Name: "new-" + string(a), Changed: old},
+				{Base: root + "/lands", Name: "old-" + string(sid("b")), Changed: old},
+				{Base: root + "/lands", Name: "new-" + string(sid("c")), Changed: now},
+				{Base: root, Name: ".probe-12", Changed: old, Work: true},
+				{Base: root, Name: ".probe-13", Changed: now},
+			}
+		}, []string{
+			"remove directory /st/.probe-12: a probe left it",
+			"keep directory /st/.probe-13: it is young",
+			"remove directory /st/lands/new-ID: it was never finished",
+			"remove directory /st/lands/old-ID: its removal was decided",
+			"keep directory /st/lands/new-ID: it is young",
 		}},
 		"data of a retired record": {func(s *Seen, k *Known) {
 			k.System = true

@@ -76,11 +76,11 @@ type Base struct {
 	Major, Minor int
 }
 
-// Dir is an entry of a directory of sessions. Only directories are listed, with names
-// that our own programs give.
+// Dir is an entry of a directory of sessions or landings, or a probe's in the state root
+// itself. Only directories are listed, with names that our own programs give.
 type Dir struct {
 	Base    string // Base.Path
-	Name    string // <id>, new-<id> or old-<id>
+	Name    string // <id>, new-<id> or old-<id>; of landings not <id>; .probe-<number>
 	UID     int    // owner
 	Changed time.Time
 	Record  bool // it holds a session.json
