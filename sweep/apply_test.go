@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -369,5 +370,33 @@ func TestAFailureStopsOnlyItsOwnSession(t *testing.T) {
 	cancel()
 	if _, err := Look(ctx, k); !errors.Is(err, context.Canceled) {
 		t.Errorf("Look under an ended context: %v", err)
+	}
+}
+
+func TestArchiveOfAnotherUser(t *testing.T) {
+	testbox.Need(t, "root")
+	uid, _ := testbox.AsUser(t)
+	b := newBox(t)
+	from := b.store.DataDir(uid, sid("e"))
+	must(t, os.MkdirAll(from+"/project/upper/d", 0o700))
+	must(t, exec.Command("chown", "-R", fmt.Sprint(uid), b.store.Of(uid)).Run())
+	for _, r := range b.aged(false) {
+		if r.Err != nil || r.Action != Archive {
+			t.Errorf("%s %s: %v", r.Action, r.What, r.Err)
+		}
+	}
+	st, err := os.Stat(b.store.Of(uid) + "/archive")
+	must(t, err)
+	if got := int(st.Sys().(*syscall.Stat_t).Uid); got != uid || st.Mode().Perm() != 0o700 {
+		t.Errorf("the archive belongs to %d with mode %v", got, st.Mode())
+	}
+	// Nothing of another uid is removed without that uid's rights.
+	empty := b.store.DataDir(uid, sid("f"))
+	must(t, os.Mkdir(empty, 0o700))
+	must(t, os.Chown(empty, uid, uid))
+	for _, r := range b.aged(false) {
+		if r.Action == Remove && r.Err == nil {
+			t.Errorf("%s %s worked without a way to act for the uid", r.Action, r.What)
+		}
 	}
 }

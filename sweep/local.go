@@ -2,10 +2,14 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sbxd/sbxd/internal/safefs"
 	"github.com/sbxd/sbxd/session"
@@ -57,16 +61,29 @@ func (l Local) Archive(_ context.Context, uid int, from, to string) error {
 	if !ok {
 		return fmt.Errorf("%s is not below the state root", to)
 	}
-	parent := filepath.Dir(newName)
-	if _, err := root.Lstat(parent); err != nil {
-		if err := root.Mkdir(parent, 0o700); err != nil {
-			return err
-		}
-		if err := root.Chown(parent, uid, -1); err != nil {
-			return err
-		}
+	if err := makeFor(root, filepath.Dir(newName), uid); err != nil {
+		return err
 	}
 	return root.RenameNoReplace(oldName, root, newName)
+}
+
+// makeFor makes a directory in one of uid's own and gives it to uid. It is given away by
+// descriptor, and only while it is ours: uid can put another thing in its place.
+func makeFor(root *safefs.Dir, name string, uid int) error {
+	if err := root.Mkdir(name, 0o700); errors.Is(err, fs.ErrExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	d, err := root.Sub(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }()
+	if st, err := d.Lstat(""); err != nil || int(st.UID) != os.Geteuid() {
+		return err
+	}
+	return unix.Fchownat(d.Fd(), "", uid, -1, unix.AT_EMPTY_PATH)
 }
 
 func (l Local) open(path string) (*safefs.Dir, string, error) {
