@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/signal"
 	"testing"
@@ -27,6 +29,8 @@ func TestMain(m *testing.M) {
 		workerMain()
 	case "daemon":
 		daemonMain()
+	case "ask":
+		askMain()
 	default:
 		testbox.Main(m)
 	}
@@ -47,6 +51,22 @@ func daemonMain() {
 		e := session.APIError(err)
 		fmt.Fprintln(os.Stderr, e)
 		os.Exit(e.Code)
+	}
+	os.Exit(0)
+}
+
+// askMain writes one request to a socket and prints the answer.
+func askMain() {
+	conn, err := net.Dial("unix", os.Getenv("SBXD_SOCKET"))
+	if err == nil {
+		_, err = io.WriteString(conn, os.Getenv("SBXD_REQUEST"))
+	}
+	if err == nil {
+		_, err = io.Copy(os.Stdout, conn)
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
 	}
 	os.Exit(0)
 }
