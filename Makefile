@@ -1,8 +1,5 @@
 # Targets only: what they do is in Go, in .ci/ and in demo/.
-GO     ?= go
-PREFIX ?= /usr
-BIN     = $(DESTDIR)$(PREFIX)/bin
-UNITS   = $(DESTDIR)$(PREFIX)/lib/systemd
+GO ?= go
 
 .PHONY: build install demo test lint bench gen clean
 
@@ -10,11 +7,11 @@ build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o bin/sbxd ./cmd/sbxd
 
 install: build
-	install -D -m 0755 bin/sbxd $(BIN)/sbxd
-	install -D -m 0644 deploy/sbxd.service $(UNITS)/system/sbxd.service
-	install -D -m 0644 deploy/user/sbxd.service $(UNITS)/user/sbxd.service
-	install -D -m 0644 deploy/tmpfiles.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/sbxd.conf
-	install -D -m 0644 deploy/apparmor/sbxd $(DESTDIR)/etc/apparmor.d/sbxd
+	install -D -m 0755 bin/sbxd $(DESTDIR)/usr/bin/sbxd
+	install -D -m 0644 deploy/sbxd.service $(DESTDIR)/usr/lib/systemd/system/sbxd.service
+	install -D -m 0644 deploy/user/sbxd.service $(DESTDIR)/usr/lib/systemd/user/sbxd.service
+	install -D -m 0644 deploy/tmpfiles.conf $(DESTDIR)/usr/lib/tmpfiles.d/sbxd.conf
+	[ ! -e /etc/apparmor.d/abi/4.0 ] || install -D -m 0644 deploy/apparmor/sbxd $(DESTDIR)/etc/apparmor.d/sbxd
 
 demo:
 	demo/demo.sh

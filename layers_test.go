@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"internal/fault", "internal/feature", "internal/probe"},
 	{"internal/proc"},
 	{
-		"internal/hostpath", "internal/keylock", "internal/landlock", "internal/mnt", "internal/peer",
+		"internal/execlog", "internal/hostpath", "internal/keylock", "internal/landlock", "internal/mnt", "internal/peer",
 		"internal/safefs", "internal/testbox", "internal/wire",
 	},
 	{"api", "config", "masks", "overlay"},

@@ -6,11 +6,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 make -s build
-.ci/setup bin/sbxd
+.ci/setup
 
 top=$(mktemp -d /tmp/sbxd-demo.XXXXXX)
 home=$top/home app=$top/home/work/app
-sbxd=$top/sbxd
+sbxd=$PWD/bin/sbxd
 export SBXD_STATE=$top/state SBXD_SOCKET=$top/run/sbxd.sock SBXD_CONFIG=$top/config.toml
 daemon=
 
@@ -55,7 +55,6 @@ trap 'exit 130' INT TERM
 # --- a machine of its own ---------------------------------------------------------
 chmod 0755 "$top"
 mkdir -p "$app/docs" "$home/.ssh" "$top/run"
-cp bin/sbxd "$sbxd"
 : >"$SBXD_CONFIG"
 echo "not a real key" >"$home/.ssh/id_ed25519"
 printf 'module app\n\ngo 1.21\n' >"$app/go.mod"

@@ -38,6 +38,7 @@ var commands = []struct {
 	{"rm", newRemove},
 	{"sweep", newSweep},
 	{"doctor", newDoctor},
+	{"config", newConfig},
 	{"serve", newServe},
 	{"version", newVersion},
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/config"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -29,13 +30,20 @@ func (a *app) sockets() ([]string, error) {
 	if s := a.getenv("SBXD_SOCKET"); s != "" {
 		return []string{s}, nil
 	}
-	return api.Sockets(os.Getuid(), a.getenv, a.stateRoot()), nil
+	cfg, err := a.load()
+	if err != nil {
+		return nil, usage{err}
+	}
+	if cfg.Socket != "" {
+		return []string{cfg.Socket}, nil
+	}
+	return api.Sockets(os.Getuid(), a.getenv, stateRoot(cfg)), nil
 }
 
 // stateRoot is where the caller's own daemon keeps its state.
-func (a *app) stateRoot() string {
-	if s := a.getenv("SBXD_STATE"); s != "" {
-		return s
+func stateRoot(cfg config.Config) string {
+	if cfg.State != "" {
+		return cfg.State
 	}
 	return session.DefaultRoot(os.Getuid())
 }

@@ -19,11 +19,11 @@ func newDoctor(a *app) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := interruptible(c.Context())
 			defer stop()
-			opt, err := a.daemonOptions(&serveOptions{})
+			cfg, err := a.load()
 			if err != nil {
 				return err
 			}
-			checks := doctor.Run(ctx, doctor.Options{State: opt.StateRoot})
+			checks := doctor.Run(ctx, doctor.Options{State: stateRoot(cfg), Bwrap: cfg.Bwrap})
 			if err := ctx.Err(); err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/config"
 	"github.com/sbxd/sbxd/internal/daemon"
 	"github.com/sbxd/sbxd/internal/shim"
 	"github.com/sbxd/sbxd/internal/worker"
@@ -42,45 +43,67 @@ func newServe(a *app) *cobra.Command {
 }
 
 func serve(ctx context.Context, a *app, o *serveOptions) error {
-	opt, err := a.daemonOptions(o)
+	cfg, warnings, err := config.Load(a.sources(config.Flags{State: o.state, Socket: a.socket, RunAs: o.runAs}))
 	if err != nil {
-		return err
+		return faults(a, err)
 	}
-	launcher := &shim.Launcher{}
-	opt.Launcher, opt.Worker = launcher, &worker.Starter{}
+	opt := a.daemonOptions(cfg)
 	opt.Log = newLog(a.err)
 	defer func() { _ = opt.Log.Sync() }()
+	for _, w := range warnings {
+		opt.Log.Warn("configuration", zap.String("from", w.From), zap.String("note", w.Text))
+	}
+	opt.Launcher, opt.Worker = &shim.Launcher{}, &worker.Starter{}
+	opt.Policy = a.policy
 	return daemon.Run(ctx, opt)
 }
 
 // daemonOptions settles where a daemon's things are.
-func (a *app) daemonOptions(o *serveOptions) (daemon.Options, error) {
-	state := a.stateRoot()
-	if o.state != "" {
-		state = o.state
-	}
-	state, err := absolute(state)
-	if err != nil {
-		return daemon.Options{}, err
-	}
+func (a *app) daemonOptions(cfg config.Config) daemon.Options {
+	state := stateRoot(cfg)
 	runtime := a.runtimeDir(state)
-	socket := filepath.Join(runtime, "sbxd.sock")
-	for _, named := range []string{a.getenv("SBXD_SOCKET"), a.socket} {
-		if named == "" {
-			continue
-		}
-		if socket, err = absolute(named); err != nil {
-			return daemon.Options{}, err
-		}
+	socket := cfg.Socket
+	if socket == "" {
+		socket = filepath.Join(runtime, "sbxd.sock")
 	}
 	b := buildInfo()
 	return daemon.Options{
-		StateRoot: state, Socket: socket, RuntimeDir: runtime, RunAs: o.runAs,
+		StateRoot: state, Socket: socket, RuntimeDir: runtime, RunAs: cfg.RunAs,
 		Version: api.VersionInfo{
 			Version: b.Version, Commit: b.Commit, Go: b.Go, API: api.Version,
 			Pid: os.Getpid(), UID: os.Getuid(), State: state, Socket: socket,
 		},
-	}, nil
+	}
+}
+
+// policy is the host's part of what a session sees, read anew at every start.
+func (a *app) policy(_ context.Context, r session.Record) (session.Policy, error) {
+	cfg, err := a.load()
+	if err != nil {
+		return session.Policy{}, usage{err}
+	}
+	if r.Network == "open" && !cfg.Network.AllowOpen {
+		return session.Policy{}, &api.Error{
+			Code: api.ExitDenied, Message: "network open: the admin's configuration does not allow it",
+			Hint: "allow_open = true below [network] in " + config.AdminFile,
+		}
+	}
+	p := policyOf(cfg)
+	p.StateDirs = a.ownFiles(cfg, r.Home.Real)
+	return p, nil
+}
+
+// ownFiles are the places of the configuration and of the API socket. No session may
+// see them; state root and runtime directory are known to the daemon.
+func (a *app) ownFiles(cfg config.Config, home string) []string {
+	src := a.sources(config.Flags{})
+	files := []string{filepath.Dir(config.AdminFile), filepath.Join(home, ".config/sbxd")}
+	for _, f := range []string{src.Only, cfg.Socket} {
+		if f != "" {
+			files = append(files, f)
+		}
+	}
+	return files
 }
 
 // runtimeDir is where the sockets of sessions are: beside the API socket in its usual

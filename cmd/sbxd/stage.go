@@ -25,6 +25,8 @@ func stageOf(args []string, getenv func(string) string, pid int) func() int {
 	switch args[1] {
 	case "shim":
 		return shim.Main
+	case shim.ProbeStage:
+		return shim.ProbeMain
 	case "holder":
 		return holder.Main
 	case "guest":

@@ -37,15 +37,20 @@ func (o *startOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.name, "name", "", "a `NAME` of yours, usable wherever an id is")
 	f.StringArrayVar(&o.labels, "label", nil, "`K=V` to find the session by; may be given again")
 	f.StringVar(&o.parent, "parent", "", "the `SESSION` that answers this one's questions")
-	f.StringArrayVar(&o.masks, "mask", nil, "hide `PATH` (also: ~/PATH, or relative to the project); may be given again")
-	f.StringArrayVar(&o.carves, "carve", nil, "leave the real `PATH` writable; may be given again")
-	f.StringArrayVar(&o.finalMasks, "final-mask", nil, "hide `PATH` again inside a carve-out; may be given again")
-	f.StringArrayVar(&o.readOnly, "ro", nil, "show `PATH` of the host read-only; may be given again")
+	o.addRuleFlags(f)
 	f.StringArrayVar(&o.env, "env", nil, "`NAME[=VALUE]` for every command; without a value, yours; may be given again")
 	f.StringArrayVar(&o.envFiles, "env-file", nil, "`FILE` of NAME=VALUE lines; may be given again")
 	f.StringVar(&o.backend, "backend", "", "auto, kernel or unionfs (default auto)")
 	f.StringVar(&o.network, "network", "", "off or open (default off)")
 	f.StringVar(&o.runAs, "run-as", "", "as root: the `USER` whose session it is (default: the daemon's --run-as)")
+}
+
+// addRuleFlags adds the flags of path rules.
+func (o *startOptions) addRuleFlags(f *pflag.FlagSet) {
+	f.StringArrayVar(&o.masks, "mask", nil, "hide `PATH` (also: ~/PATH, or relative to the project); may be given again")
+	f.StringArrayVar(&o.carves, "carve", nil, "leave the real `PATH` writable; may be given again")
+	f.StringArrayVar(&o.finalMasks, "final-mask", nil, "hide `PATH` again inside a carve-out; may be given again")
+	f.StringArrayVar(&o.readOnly, "ro", nil, "show `PATH` of the host read-only; may be given again")
 }
 
 func newStart(a *app) *cobra.Command {

@@ -67,10 +67,11 @@ func sweepNow(ctx context.Context, a *app, dryRun bool) (api.Sweep, error) {
 
 // sweepHere holds the state root's lock meanwhile, so that no daemon starts on it.
 func (a *app) sweepHere(ctx context.Context, dryRun bool) (api.Sweep, error) {
-	opt, err := a.daemonOptions(&serveOptions{})
+	cfg, err := a.load()
 	if err != nil {
 		return api.Sweep{}, err
 	}
+	opt := a.daemonOptions(cfg)
 	store, err := session.OpenStore(opt.StateRoot)
 	if err != nil {
 		return api.Sweep{}, session.APIError(err)
