@@ -37,7 +37,7 @@ func hit(op string) error {
 	}
 	var out error
 	for _, r := range state.rules {
-		if r.op != op && !(strings.HasSuffix(r.op, "*") && strings.HasPrefix(op, strings.TrimSuffix(r.op, "*"))) {
+		if begin, ok := strings.CutSuffix(r.op, "*"); r.op != op && (!ok || !strings.HasPrefix(op, begin)) {
 			continue
 		}
 		if r.seen++; r.seen == r.n {

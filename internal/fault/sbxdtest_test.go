@@ -19,8 +19,15 @@ func TestOnlyTheNthHitFails(t *testing.T) {
 		op   string
 		want error
 	}{
-		{"a.b", nil}, {"x", nil}, {"a.b", unix.EIO}, {"a.b", nil},
-		{"c.d", nil}, {"c.e", nil}, {"cc", nil}, {"c.f", unix.ENOSPC}, {"c.f", nil},
+		{"a.b", nil},
+		{"x", nil},
+		{"a.b", unix.EIO},
+		{"a.b", nil},
+		{"c.d", nil},
+		{"c.e", nil},
+		{"cc", nil},
+		{"c.f", unix.ENOSPC},
+		{"c.f", nil},
 	} {
 		if err := Hit(tc.op); !errors.Is(err, tc.want) {
 			t.Errorf("hit %d of %s: %v, want %v", i, tc.op, err, tc.want)

@@ -163,7 +163,7 @@ func IsUnsupported(err error) bool {
 func retry(f func() (int, error)) (int, error) {
 	for {
 		n, err := f()
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}

@@ -43,11 +43,11 @@ func FSOf(path string) (FS, error) {
 	if err := unix.Statfs(path, &st); err != nil {
 		return FS{}, fmt.Errorf("ask for the file system of %s: %w", path, err)
 	}
-	name, ok := fsNames[int64(st.Type)] //nolint:unconvert // the width differs between machines
+	name, ok := fsNames[st.Type]
 	if !ok {
 		name = fmt.Sprintf("%#x", st.Type)
 	}
-	return FS{Type: name, Free: st.Bavail * uint64(st.Bsize), Files: st.Ffree}, nil //nolint:gosec // block sizes are positive
+	return FS{Type: name, Free: st.Bavail * uint64(st.Bsize), Files: st.Ffree}, nil
 }
 
 // Feature is something that a view's upper directory, or a landing, needs of a file

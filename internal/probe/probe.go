@@ -62,9 +62,9 @@ func LandlockABI() (int, error) {
 // SeccompNotify reports whether seccomp filters can hand calls to a supervisor
 // (SECCOMP_RET_USER_NOTIF, Linux 5.0).
 func SeccompNotify() error {
-	const getActionAvail = 2              // SECCOMP_GET_ACTION_AVAIL
-	action := uint32(0x7fc0_0000)         // SECCOMP_RET_USER_NOTIF
-	p := uintptr(unsafe.Pointer(&action)) //nolint:gosec // the address of a local, for one call
+	const getActionAvail = 2      // SECCOMP_GET_ACTION_AVAIL
+	action := uint32(0x7fc0_0000) // SECCOMP_RET_USER_NOTIF
+	p := uintptr(unsafe.Pointer(&action))
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, getActionAvail, 0, p)
 	if errno != 0 {
 		return fmt.Errorf("ask for seccomp user notification: %w", errno)
@@ -113,7 +113,7 @@ func inNamespaces(uid, gid int, script string, args ...string) error {
 		// The clone has to be that uid's, so it is made by a child: unshare(1) of util-linux.
 		cmd.Args = append([]string{"unshare", "--user", "--map-root-user", "--mount"}, append([]string{"/bin/sh"}, cmd.Args[1:]...)...)
 		cmd.Path = "/usr/bin/unshare"
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}} //nolint:gosec // ids are not negative
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -194,9 +194,7 @@ func TestRemoveAllWhileSomebodyFills(t *testing.T) {
 			case <-quit:
 				return
 			default:
-				if f, err := os.Create(fmt.Sprintf("%s/t/%d", path, i)); err == nil {
-					_ = f.Close()
-				}
+				_ = os.WriteFile(fmt.Sprintf("%s/t/%d", path, i), nil, 0o600)
 			}
 		}
 	}()

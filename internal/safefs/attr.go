@@ -1,6 +1,7 @@
 package safefs
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -81,7 +82,7 @@ func (d *Dir) Listxattr(rel string) ([]string, error) {
 	var out []string
 	err := d.handle("listxattr", rel, func(path string) error {
 		b, err := grow(256, maxXattrs, func(b []byte) (int, error) { return unix.Listxattr(path, b) })
-		if err == unix.EOPNOTSUPP {
+		if errors.Is(err, unix.EOPNOTSUPP) {
 			return nil
 		}
 		for name := range strings.SplitSeq(string(b), "\x00") {
@@ -100,7 +101,7 @@ func grow(from, most int, f func([]byte) (int, error)) ([]byte, error) {
 	for size := from; ; size *= 2 {
 		buf := make([]byte, size)
 		n, err := f(buf)
-		if err == unix.ERANGE && size < most {
+		if errors.Is(err, unix.ERANGE) && size < most {
 			continue
 		}
 		if err != nil {

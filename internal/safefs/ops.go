@@ -54,11 +54,11 @@ func (d *Dir) Remove(rel string) error {
 
 func remove(fd int, name string) error {
 	err := unlink(fd, name, 0)
-	if err == unix.EISDIR {
+	if errors.Is(err, unix.EISDIR) {
 		return unlink(fd, name, unix.AT_REMOVEDIR)
 	}
-	if err == unix.EPERM { // POSIX's answer for a directory; also that of an immutable file
-		if e := unlink(fd, name, unix.AT_REMOVEDIR); e != unix.ENOTDIR {
+	if errors.Is(err, unix.EPERM) { // POSIX's answer for a directory; also that of an immutable file
+		if e := unlink(fd, name, unix.AT_REMOVEDIR); !errors.Is(e, unix.ENOTDIR) {
 			return e
 		}
 	}
@@ -101,7 +101,7 @@ func (d *Dir) Symlink(target, rel string) error {
 // 0:0 is a whiteout, which needs no privilege since Linux 5.8.
 func (d *Dir) Mknod(rel string, mode uint32, dev uint64) error {
 	return d.do("mknod", rel, func(a at) error {
-		return unix.Mknodat(a.fd, a.name, mode, int(dev)) //nolint:gosec // device numbers fit
+		return unix.Mknodat(a.fd, a.name, mode, int(dev))
 	})
 }
 
@@ -148,7 +148,7 @@ func (d *Dir) two(op, old string, to *Dir, name string, f func(a, b at) error) e
 
 func again(f func() error) error {
 	for {
-		if err := f(); err != unix.EINTR {
+		if err := f(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

@@ -54,20 +54,20 @@ func (r *remover) fail(path string, err error) bool {
 func (r *remover) entry(parent int, name, path string, depth int) bool {
 	err := unlink(parent, name, 0)
 	switch {
-	case err == nil || err == unix.ENOENT:
+	case err == nil || errors.Is(err, unix.ENOENT):
 		return true
-	case err == unix.EBUSY:
+	case errors.Is(err, unix.EBUSY):
 		return r.fail(path, ErrMount)
-	case err != unix.EISDIR && err != unix.EPERM && err != unix.EACCES:
+	case !errors.Is(err, unix.EISDIR) && !errors.Is(err, fs.ErrPermission):
 		return r.fail(path, err)
 	}
 	fd, e := openForRemoval(parent, name)
 	switch {
-	case e == unix.EXDEV:
+	case errors.Is(e, unix.EXDEV):
 		return r.fail(path, ErrMount)
-	case e == unix.ENOENT:
+	case errors.Is(e, unix.ENOENT):
 		return true
-	case e == unix.ENOTDIR || e == unix.ELOOP:
+	case errors.Is(e, unix.ENOTDIR) || errors.Is(e, unix.ELOOP):
 		return r.fail(path, err) // not a directory: the first answer is the true one
 	case e != nil:
 		return r.fail(path, e)
@@ -83,14 +83,14 @@ func (r *remover) entry(parent int, name, path string, depth int) bool {
 	if !r.empty(fd, path, depth) {
 		return false
 	}
-	switch err := unlink(parent, name, unix.AT_REMOVEDIR); err {
-	case nil, unix.ENOENT:
+	err = unlink(parent, name, unix.AT_REMOVEDIR)
+	switch {
+	case err == nil || errors.Is(err, unix.ENOENT):
 		return true
-	case unix.EBUSY:
+	case errors.Is(err, unix.EBUSY):
 		return r.fail(path, ErrMount)
-	default:
-		return r.fail(path, err)
 	}
+	return r.fail(path, err)
 }
 
 // empty removes what is in the directory at fd. It reads it again until it is

@@ -153,7 +153,7 @@ func openat2(at int, rel string, flags int, mode uint32, resolve uint64) (int, e
 	if flags&(unix.O_CREAT|unix.O_TMPFILE&^unix.O_DIRECTORY) == 0 {
 		mode = 0 // openat2 refuses a mode that has no use
 	}
-	how := &unix.OpenHow{Flags: uint64(flags), Mode: uint64(mode & 0o7777), Resolve: resolve} //nolint:gosec // flags are not negative
+	how := &unix.OpenHow{Flags: uint64(flags), Mode: uint64(mode & 0o7777), Resolve: resolve}
 	for i := 0; ; i++ {
 		fd, err := unix.Openat2(at, rel, how)
 		if (err == unix.EAGAIN && i < retries) || err == unix.EINTR {

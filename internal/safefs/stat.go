@@ -105,7 +105,7 @@ func fromStatx(x *unix.Statx_t) Stat {
 		Mode: uint32(x.Mode), UID: x.Uid, GID: x.Gid, Nlink: x.Nlink, Ino: x.Ino,
 		Dev:   unix.Mkdev(x.Dev_major, x.Dev_minor),
 		Rdev:  unix.Mkdev(x.Rdev_major, x.Rdev_minor),
-		Size:  int64(x.Size), //nolint:gosec // the kernel keeps sizes in a signed 64-bit number
+		Size:  int64(x.Size),
 		Mtime: Time{x.Mtime.Sec, x.Mtime.Nsec}, Ctime: Time{x.Ctime.Sec, x.Ctime.Nsec},
 		MountID:   x.Mnt_id,
 		MountRoot: x.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0,

@@ -30,7 +30,7 @@ func Root() string {
 		if err != nil {
 			panic(fmt.Sprintf("make the suite's directory: %v", err))
 		}
-		_ = os.Chmod(dir, 0o755) //nolint:gosec // other uids of the tests must pass
+		_ = os.Chmod(dir, 0o755)
 		suite.dir = dir
 	})
 	return suite.dir

@@ -30,11 +30,11 @@ func AsUser(t testing.TB) (int, int) {
 // the end; a mount that is then still below it fails the test.
 func TempDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(Root(), "")
+	dir, err := os.MkdirTemp(Root(), "") //nolint:usetesting // t.TempDir is closed to other uids, and long
 	if err != nil {
 		t.Fatalf("make a directory: %v", err)
 	}
-	_ = os.Chmod(dir, 0o755) //nolint:gosec // other uids of the test must pass
+	_ = os.Chmod(dir, 0o755)
 	if u, g := AsUser(t); os.Geteuid() == 0 {
 		if err := os.Chown(dir, u, g); err != nil {
 			t.Fatalf("give the directory away: %v", err)
@@ -57,7 +57,7 @@ func removeDir(t testing.TB, dir string) {
 	}
 	_ = filepath.WalkDir(dir, func(p string, e os.DirEntry, _ error) error {
 		if e != nil && e.IsDir() {
-			_ = os.Chmod(p, 0o700) //nolint:gosec // about to be removed
+			_ = os.Chmod(p, 0o700)
 		}
 		return nil
 	})
