@@ -36,6 +36,8 @@ type Policy struct {
 	Rules []masks.Rule `json:"rules,omitempty"`
 	// Bwrap is the absolute path of bubblewrap; empty: the usual places.
 	Bwrap string `json:"bwrap,omitempty"`
+	// LogSize bounds the log of the session's commands, in bytes; 0: our own default.
+	LogSize int64 `json:"log_size,omitempty"`
 	// TmpSize and ShmSize bound the session's scratch file systems, in bytes; 0: our own
 	// default.
 	TmpSize int64 `json:"tmp_size,omitempty"`

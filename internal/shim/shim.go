@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sbxd/sbxd/internal/execlog"
 	"github.com/sbxd/sbxd/internal/fault"
 	"github.com/sbxd/sbxd/internal/proc"
 	"github.com/sbxd/sbxd/internal/wire"
@@ -145,11 +146,12 @@ type shim struct {
 	listener net.Listener
 	inner    *inner
 	guest    *wire.Conn
+	log      *execlog.Log
+	execs    *Execs
 	warnings []string
-	undo     []func()
 }
 
-// start does every step of a start; on an error what was done is undone in reverse.
+// start does every step of a start; on an error no process of it is left.
 func (s *shim) start(files []*os.File) (running session.Running, err error) {
 	defer func() {
 		if err != nil {
@@ -170,6 +172,13 @@ func (s *shim) start(files []*os.File) (running session.Running, err error) {
 		{"tree", func() (err error) { s.warnings, err = s.inner.build(p.spec, deadline); return err }},
 		{"bwrap", func() (err error) { running, err = s.identify(deadline); return err }},
 		{"guest", func() (err error) { missing, err = s.greet(deadline); return err }},
+		{"lock", func() (err error) {
+			lacks, err := lockDown()
+			if lacks != "" {
+				missing = append(missing, lacks)
+			}
+			return err
+		}},
 	} {
 		err := fault.Hit("shim." + step.name)
 		if err == nil {
@@ -183,6 +192,9 @@ func (s *shim) start(files []*os.File) (running session.Running, err error) {
 	running.View = "kernel"
 	running.Missing = append(p.spec.Sandbox().Missing(), missing...)
 	running.Warnings = append(p.warnings, s.warnings...)
+	if err := s.open(running); err != nil {
+		return running, &stepError{"log", err}
+	}
 	return running, nil
 }
 
@@ -227,7 +239,7 @@ func (s *shim) identify(deadline time.Time) (r session.Running, err error) {
 	return r, err
 }
 
-// end ends the sandbox and undoes what this start made.
+// end ends the sandbox. The session's directories are the launcher's to remove.
 func (s *shim) end() {
 	if s.waiting != nil {
 		s.waiting.inner.kill()
@@ -238,8 +250,4 @@ func (s *shim) end() {
 	if s.listener != nil {
 		_ = s.listener.Close()
 	}
-	for i := len(s.undo) - 1; i >= 0; i-- {
-		s.undo[i]()
-	}
-	s.undo = nil
 }
