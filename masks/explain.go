@@ -97,7 +97,7 @@ func (p Plan) follow(name string) string {
 			cur = "/"
 		}
 	}
-	return join(cur, strings.TrimSuffix(strings.Join(rest, "/"), "/"))
+	return path.Clean(join(cur, strings.Join(rest, "/"))) // rest: what is left after too many links
 }
 
 func (p Plan) coversLink(path string) bool {
