@@ -39,6 +39,7 @@ var commands = []struct {
 	{"sweep", newSweep},
 	{"doctor", newDoctor},
 	{"config", newConfig},
+	{"policy", newPolicy},
 	{"serve", newServe},
 	{"version", newVersion},
 }

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/internal/holder"
+	"github.com/sbxd/sbxd/masks"
+	"github.com/sbxd/sbxd/session"
+)
+
+func newPolicy(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "policy",
+		Short: "Explain what sessions may see",
+		Args:  noArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newPolicyExplain(a))
+	return help(c)
+}
+
+func newPolicyExplain(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "explain PATH [SESSION]",
+		Short: "Tell what a session makes of a path, and by which rule",
+		Long: "Without a session it is one that would be started here with the configuration as it is. " +
+			"A relative path is below the session's project.",
+		Example: "  sbxd policy explain ~/.ssh/id_ed25519 $S",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 || args[0] == "" {
+				return usagef("sbxd policy explain: which path, and of which session?")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, stop := interruptible(c.Context())
+			defer stop()
+			e, err := a.explain(ctx, args)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.out, e)
+			}
+			return printExplanation(a, e)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the explanation as JSON")
+	return help(c, api.ExitRefused, api.ExitNotFound, api.ExitDenied, api.ExitNoDaemon)
+}
+
+func (a *app) explain(ctx context.Context, args []string) (api.Explanation, error) {
+	if len(args) == 1 {
+		return a.explainHere(args[0])
+	}
+	client, err := a.client()
+	if err != nil {
+		return api.Explanation{}, err
+	}
+	path := args[0]
+	if !filepath.IsAbs(path) {
+		s, err := client.Session(ctx, args[1])
+		if err != nil {
+			return api.Explanation{}, err
+		}
+		path = filepath.Join(s.Project, path)
+	}
+	return client.Explain(ctx, args[1], path)
+}
+
+// explainHere plans a session of the working directory, and starts none.
+func (a *app) explainHere(path string) (api.Explanation, error) {
+	abs, err := absolute(path)
+	if err != nil {
+		return api.Explanation{}, err
+	}
+	cfg, err := a.load()
+	if err != nil {
+		return api.Explanation{}, faults(a, err)
+	}
+	project, err := os.Getwd()
+	if err != nil {
+		return api.Explanation{}, fmt.Errorf("find the working directory: %w", err)
+	}
+	opt := a.daemonOptions(cfg)
+	p := policyOf(cfg)
+	p.StateDirs = append(a.ownFiles(cfg, a.getenv("HOME")), opt.StateRoot, opt.RuntimeDir)
+	rec := session.Record{}
+	rec.Home.Spelled, rec.Project.Spelled = a.getenv("HOME"), project
+	places, err := session.Resolve(session.Work{Record: rec, Root: opt.StateRoot})
+	if err != nil {
+		return api.Explanation{}, err
+	}
+	rec.Home, rec.Project = places.Home, places.Project
+	rules, err := p.RulesFor(rec)
+	if err != nil {
+		return api.Explanation{}, err
+	}
+	plan, err := masks.Make(masks.Input{
+		Home: rec.Home.Real, HomeSpelled: rec.Home.Spelled, Project: rec.Project.Real, ProjectSpelled: rec.Project.Spelled,
+		Base: holder.Base(), StateDirs: p.StateDirs, Rules: rules,
+	}, masks.OS{})
+	if err != nil {
+		return api.Explanation{}, &api.Error{Code: api.ExitRefused, Message: err.Error()}
+	}
+	return explanation(plan.Explain(abs)), nil
+}
+
+func printExplanation(a *app, e api.Explanation) error {
+	list := []fact{{"path", e.Path}, {"access", e.Access}, {"rule", e.Rule}, {"why", e.Why}}
+	for _, step := range e.Chain {
+		list = append(list, fact{"step", step})
+	}
+	for _, n := range e.Notes {
+		list = append(list, fact{"note", n})
+	}
+	return facts(a.out, list)
+}
+
+// accesses are the words of the API for a plan's verdicts.
+var accesses = map[masks.Verdict]string{
+	masks.Hidden: "hidden", masks.ReadOnly: "read-only", masks.Copied: "writable",
+	masks.Writable: "live", masks.Own: "live", masks.Absent: "absent",
+}
+
+func explanation(e masks.Explanation) api.Explanation {
+	out := api.Explanation{Path: e.Path, Access: accesses[e.Verdict], Rule: "no rule", Why: e.Rule.Why}
+	if e.Rule.From != "" {
+		out.Rule = fmt.Sprintf("%s %s (%s)", e.Rule.Class, e.Rule.Path, e.Rule.From)
+	}
+	if e.Real != e.Path {
+		out.Notes = append(out.Notes, "it leads to "+e.Real)
+	}
+	if e.Replaced != nil {
+		out.Notes = append(out.Notes, "a directory of sbxd's own stands there")
+	}
+	for _, s := range e.Chain {
+		out.Chain = append(out.Chain, fmt.Sprintf("%s %s (%s)", s.Op, s.Path, s.Rule.From))
+	}
+	return out
+}
