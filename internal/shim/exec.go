@@ -17,6 +17,8 @@ import (
 type ExecOptions struct {
 	// Env is the environment of every command, under the command's own.
 	Env []string
+	// Project is the directory that commands start in, as its user spells it.
+	Project string
 	// Running is what status answers.
 	Running session.Running
 	// Kill ends the sandbox when the guest does not end by itself.
@@ -34,7 +36,7 @@ type Execs struct {
 
 	mu      sync.Mutex // guards the fields below, and those of commands that say so
 	live    map[uint32]*command
-	gone    bool // the guest is gone, or about to go: nothing starts any more
+	gone    bool                 // the guest is gone, or about to go: nothing starts any more
 	clients map[*client]struct{} // nil once Drain is through
 	busy    int                  // clients that have yet to be told something
 	quiet   chan struct{}        // closed when busy comes to 0; nil unless Drain waits
@@ -101,6 +103,7 @@ func (x *Execs) start(run *session.Command) (*command, *execlog.Reader, error) {
 	}
 	r := c.out.Reader(0)
 	full := *run
+	full.Cwd = x.directory(run.Cwd)
 	full.Env = append(append(session.Words(nil), x.opt.Env...), run.Env...)
 	err = x.conn.Write(session.Msg{Type: session.MsgExec, ID: c.id, Run: &full}, nil)
 	switch {
@@ -110,6 +113,14 @@ func (x *Execs) start(run *session.Command) (*command, *execlog.Reader, error) {
 		x.finish(c, session.CodeOurs, 0, "the session has ended")
 	}
 	return c, r, nil
+}
+
+// directory is where a command starts: a path inside, relative to the project.
+func (x *Execs) directory(cwd session.Word) session.Word {
+	if cwd != "" && cwd[0] == '/' || x.opt.Project == "" {
+		return cwd
+	}
+	return session.Word(strings.TrimSuffix(x.opt.Project+"/"+string(cwd), "/"))
 }
 
 func check(run *session.Command) error {
@@ -234,7 +245,7 @@ func (x *Execs) Stop(grace time.Duration) error {
 	x.mu.Unlock()
 	// Not waited for: a guest that reads nothing must not hold its own end up.
 	go func() { _ = x.conn.Write(session.Msg{Type: session.MsgStop, Grace: grace}, nil) }()
-	if x.overWithin(grace+stopSlack) {
+	if x.overWithin(grace + stopSlack) {
 		return nil
 	}
 	if x.opt.Kill != nil {

@@ -21,6 +21,7 @@ func (s *shim) open(running session.Running) (err error) {
 	}
 	s.execs = NewExecs(s.guest, s.log, ExecOptions{
 		Env:     environ(s.record, s.launch.Env),
+		Project: s.record.Project.Spelled,
 		Running: running,
 		Kill:    func() { _ = s.inner.process.Kill() },
 	})
