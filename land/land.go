@@ -224,6 +224,9 @@ func agreed(o *Options, cs *Changeset, expect string) error {
 	if cs.Plan.empty() {
 		return ErrNothing
 	}
+	if o.Agree != nil {
+		return o.Agree(cs)
+	}
 	return nil
 }
 

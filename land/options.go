@@ -33,6 +33,9 @@ type Options struct {
 	// Pause stops the session while its files are read; resume lets it go on. Nil:
 	// the session is stopped, or may change under the reader, which is then told.
 	Pause func() (resume func(), err error) `json:"-"`
+	// Agree is asked before anything of the project is touched; an error keeps the
+	// changeset from being landed and is returned as it is. Nil: all is agreed to.
+	Agree func(*Changeset) error `json:"-"`
 }
 
 // check refuses options that cannot be meant.
