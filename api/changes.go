@@ -18,11 +18,11 @@ type Change struct {
 	Note    string `json:"note,omitempty"`   // why it does not land: ignored, socket, already there, …
 }
 
-// Finding is something that a person has to look at before a landing: a gate, a
-// conflict or a forged mark. ID is stable for the same finding.
+// Finding is something that a person should look at before a landing: a gate, a
+// conflict, a forged mark, a notice. ID is stable for the same finding.
 type Finding struct {
 	ID   string `json:"id"`
-	Kind string `json:"kind"` // block, confirm, conflict, forged
+	Kind string `json:"kind"` // block, confirm (both keep a landing back), conflict, forged, notice
 	Path string `json:"path,omitempty"`
 	Rule string `json:"rule"` // which rule bit
 	What string `json:"what"`

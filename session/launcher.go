@@ -31,6 +31,8 @@ type Policy struct {
 	// StateDirs are sbxd's own places, never exposed: state root, runtime directory,
 	// configuration.
 	StateDirs []string `json:"state_dirs,omitempty"`
+	// Base are the host directories that every session sees read-only.
+	Base []string `json:"base,omitempty"`
 	// Given are rules as somebody wrote them; Rules are ready ones (an agent's profile).
 	Given []Source     `json:"given,omitempty"`
 	Rules []masks.Rule `json:"rules,omitempty"`

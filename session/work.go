@@ -29,6 +29,8 @@ const (
 	WorkUndo    = "undo"    // api.Landing
 	WorkLands   = "lands"   // []api.Landing, newest first
 	WorkRecover = "recover" // []api.Landing that were unfinished and now are not
+	WorkExecs   = "execs"   // []api.Command, of a session that does not run
+	WorkLog     = "log"     // []byte: the output of one of them
 	WorkExplain = "explain" // api.Explanation
 	WorkRemove  = "remove"  // nothing; removes the data directory
 )
@@ -45,6 +47,11 @@ type Work struct {
 
 	// Since is land.Clock before the views were mounted (capture).
 	Since safefs.Time `json:"since,omitzero"`
+
+	Who      string   `json:"who,omitempty"`      // the socket that asked (land, undo)
+	Projects []string `json:"projects,omitempty"` // of recover
+	Exec     string   `json:"exec,omitempty"`     // of log
+	From     int64    `json:"from,omitempty"`     // of log
 
 	Path    string          `json:"path,omitempty"`    // of explain
 	Landing string          `json:"landing,omitempty"` // of undo

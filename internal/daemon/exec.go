@@ -233,13 +233,5 @@ func (d *Daemon) getExecs(_ http.ResponseWriter, r *http.Request, c caller) (any
 	if err != nil {
 		return nil, err
 	}
-	infos, err := d.commands(r.Context(), rec)
-	if err != nil {
-		return nil, err
-	}
-	list := []api.Command{}
-	for _, i := range infos {
-		list = append(list, showCommand(i))
-	}
-	return list, nil
+	return d.commands(r.Context(), rec)
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -161,6 +162,24 @@ func TestDiffLandUndo(t *testing.T) {
 	v, err := b.Version(ctx)
 	if err != nil || v.API != "v1" || v.UID != os.Geteuid() || v.State != b.opt.StateRoot {
 		t.Errorf("Version: %+v, %v", v, err)
+	}
+}
+
+func TestLogOfAStoppedSession(t *testing.T) {
+	b := newBox(t)
+	b.start()
+	s := b.session()
+	_, err := b.Stop(t.Context(), s.ID)
+	must(t, err)
+	list, err := b.Commands(t.Context(), s.ID)
+	if err != nil || len(list) != 1 {
+		t.Errorf("Commands: %+v, %v", list, err)
+	}
+	log, err := b.Log(t.Context(), s.ID, "1", 1, false)
+	must(t, err)
+	defer log.Close()
+	if text, err := io.ReadAll(log); err != nil || string(text) != "ld" {
+		t.Errorf("%q, %v", text, err)
 	}
 }
 

@@ -65,7 +65,7 @@ func (d *Daemon) postLand(_ http.ResponseWriter, r *http.Request, c caller) (any
 	}
 	defer unlock()
 	var l api.Landing
-	err = d.work(context.WithoutCancel(r.Context()), session.WorkLand, rec, session.Work{Land: req}, &l)
+	err = d.work(context.WithoutCancel(r.Context()), session.WorkLand, rec, session.Work{Land: req, Who: c.socket}, &l)
 	if !req.DryRun {
 		d.record(rec, c, "land", l.ID, err)
 	}
@@ -156,7 +156,7 @@ func (d *Daemon) postUndo(_ http.ResponseWriter, r *http.Request, c caller) (any
 	ctx := context.WithoutCancel(r.Context())
 	for _, o := range d.landers(c) {
 		w := d.landWork(o)
-		w.Landing, w.Undo = id, req
+		w.Landing, w.Undo, w.Who = id, req, c.socket
 		var l api.Landing
 		err := d.opt.Worker.Do(ctx, session.WorkUndo, w, &l)
 		var told *api.Error
@@ -175,15 +175,28 @@ func noLanding(id string) error {
 	return &api.Error{Code: api.ExitNotFound, Message: "there is no landing " + strconv.QuoteToASCII(id[:min(len(id), 80)]), Hint: "sbxd lands shows yours"}
 }
 
-// recoverLands finishes the landings that an earlier daemon left unfinished.
+// recoverLands finishes the landings that an earlier daemon left unfinished, as each
+// user in turn.
 func (d *Daemon) recoverLands(ctx context.Context) {
-	for _, o := range d.landers(d.self()) {
+	projects := map[int][]string{}
+	creds := map[int]session.Record{}
+	for _, r := range d.all() {
+		if p := r.Project.Real; p != "" && !slices.Contains(projects[r.UID], p) {
+			projects[r.UID] = append(projects[r.UID], p)
+			creds[r.UID] = session.Record{UID: r.UID, GID: r.GID, Groups: r.Groups}
+		}
+	}
+	for uid, list := range projects {
+		if _, err := os.Lstat(d.store.LandsDir(uid)); err != nil {
+			continue // it never landed anything
+		}
 		var done []api.Landing
-		if err := d.opt.Worker.Do(ctx, session.WorkRecover, d.landWork(o), &done); err != nil {
-			d.log.Error("unfinished landings", zap.Int("uid", o.UID), zap.Error(err))
+		w := session.Work{Record: creds[uid], Lands: d.store.LandsDir(uid), Projects: list}
+		if err := d.opt.Worker.Do(ctx, session.WorkRecover, w, &done); err != nil {
+			d.log.Error("unfinished landings", zap.Int("uid", uid), zap.Error(err))
 		}
 		for _, l := range done {
-			d.log.Warn("an unfinished landing was ended", zap.String("landing", l.ID), zap.String("state", l.State))
+			d.log.Warn("an unfinished landing was ended", zap.String("landing", l.ID))
 		}
 	}
 }

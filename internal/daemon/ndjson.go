@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -113,6 +115,14 @@ func (d *Daemon) getLog(w http.ResponseWriter, r *http.Request, c caller) (any, 
 		return nil, err
 	}
 	cl := &logClient{w: w, out: http.NewResponseController(w), at: from, end: end}
+	if rec.State != session.Alive {
+		var out []byte
+		if err := d.work(r.Context(), session.WorkLog, rec, session.Work{Exec: cmd, From: from}, &out); err != nil {
+			return nil, err
+		}
+		_ = cl.data(0, from, out) // the reader went away, or has all
+		return streamed, nil
+	}
 	if follow {
 		cl.end = -1
 	}
@@ -126,7 +136,7 @@ func (d *Daemon) getLog(w http.ResponseWriter, r *http.Request, c caller) (any, 
 	}
 	defer s.close()
 	defer d.closeWith(r.Context(), s)()
-	if err := s.pump(false); err != nil && err != errPast && !cl.begun {
+	if err := s.pump(false); err != nil && !errors.Is(err, errPast) && !cl.begun {
 		return nil, err
 	}
 	return streamed, nil
@@ -134,9 +144,6 @@ func (d *Daemon) getLog(w http.ResponseWriter, r *http.Request, c caller) (any, 
 
 // outputOf returns how much a command has written so far.
 func (d *Daemon) outputOf(ctx context.Context, rec session.Record, cmd string) (int64, error) {
-	if err := running(rec); err != nil {
-		return 0, err
-	}
 	list, err := d.commands(ctx, rec)
 	if err != nil {
 		return 0, err
@@ -146,5 +153,8 @@ func (d *Daemon) outputOf(ctx context.Context, rec session.Record, cmd string) (
 			return i.Output, nil
 		}
 	}
-	return 0, &api.Error{Code: api.ExitNotFound, Message: "session " + string(rec.ID) + " has no command " + strconv.QuoteToASCII(cmd[:min(len(cmd), 20)])}
+	return 0, &api.Error{
+		Code: api.ExitNotFound, Message: fmt.Sprintf("session %s has no command %.20q", rec.ID, cmd),
+		Hint: "sbxd status " + string(rec.ID) + " lists them",
+	}
 }

@@ -68,14 +68,18 @@ func (d *Daemon) status(ctx context.Context, rec session.Record) (session.ShimSt
 	return *a.Status, nil
 }
 
-// commands lists the commands that the shim of rec knows; a session that does not run
-// has none.
-func (d *Daemon) commands(ctx context.Context, rec session.Record) ([]session.CommandInfo, error) {
+// commands lists the commands of a session: its shim knows them while it runs, its log
+// later.
+func (d *Daemon) commands(ctx context.Context, rec session.Record) ([]api.Command, error) {
+	list := []api.Command{}
 	if rec.State != session.Alive && rec.State != session.Frozen {
-		return nil, nil
+		return list, d.work(ctx, session.WorkExecs, rec, session.Work{}, &list)
 	}
 	a, err := d.ask(ctx, rec, session.Msg{Type: session.MsgList})
-	return a.Commands, err
+	for _, c := range a.Commands {
+		list = append(list, showCommand(c))
+	}
+	return list, err
 }
 
 func showCommand(c session.CommandInfo) api.Command {

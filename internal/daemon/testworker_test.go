@@ -127,6 +127,10 @@ func testWork(op string, w session.Work) (any, error) {
 			list = append(list, l)
 		}
 		return list, nil
+	case session.WorkExecs:
+		return []api.Command{{Exec: "1", Output: 3}}, nil
+	case session.WorkLog:
+		return []byte("old")[w.From:], nil
 	case session.WorkExplain:
 		return api.Explanation{Path: w.Path, Access: "writable", Rule: w.Record.Project.Real}, nil
 	}

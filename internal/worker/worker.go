@@ -31,6 +31,15 @@ type operation func(ctx context.Context, w session.Work) (any, error)
 var operations = map[string]operation{
 	session.WorkPlaces:  places,
 	session.WorkPrepare: prepare,
+	session.WorkCapture: capture,
+	session.WorkDiff:    diff,
+	session.WorkLand:    landNow,
+	session.WorkUndo:    undo,
+	session.WorkLands:   lands,
+	session.WorkRecover: recoverAll,
+	session.WorkExecs:   execs,
+	session.WorkLog:     output,
+	session.WorkExplain: explain,
 	session.WorkRemove:  remove,
 }
 

@@ -1,0 +1,66 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/internal/hostpath"
+	"github.com/sbxd/sbxd/masks"
+	"github.com/sbxd/sbxd/session"
+)
+
+// access are the API's words for what a session can do with a path.
+var access = map[masks.Verdict]string{
+	masks.Hidden: "hidden", masks.ReadOnly: "read-only", masks.Writable: "live",
+	masks.Own: "live", masks.Copied: "writable", masks.Absent: "absent",
+}
+
+func explain(_ context.Context, w session.Work) (any, error) {
+	plan, err := maskPlan(w)
+	if err != nil {
+		return nil, err
+	}
+	e := plan.Explain(w.Path)
+	out := api.Explanation{Path: e.Path, Access: access[e.Verdict], Rule: ruleText(e.Rule), Why: e.Rule.Why}
+	switch e.Verdict {
+	case masks.Copied:
+		out.Rule = "copy-on-write view: changes stay in the session until they are landed"
+	case masks.Absent:
+		out.Rule = "not part of any session"
+	case masks.Own:
+		out.Notes = append(out.Notes, "a directory of sbxd's own stands in its place: "+e.Rule.Target)
+	}
+	if out.Rule == "" {
+		out.Rule = "read-only part of every session"
+	}
+	if e.Real != e.Path {
+		out.Notes = append(out.Notes, "it is "+e.Real)
+	}
+	for _, s := range e.Chain {
+		out.Chain = append(out.Chain, fmt.Sprintf("%s %s: %s", s.Op, s.Path, ruleText(s.Rule)))
+	}
+	if e.Verdict == masks.Hidden && tracked(w.Record.Project.Real, e.Real) {
+		out.Notes = append(out.Notes, "the project is a git repository: its objects may still hold what was committed there")
+	}
+	return out, nil
+}
+
+func ruleText(r masks.Rule) string {
+	if r.Path == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s %s (%s)", r.Class, r.Path, r.From)
+}
+
+// tracked reports whether path lies in a project with a git repository. Whether git
+// knows it only git could tell, and git never runs on the host here.
+func tracked(project, path string) bool {
+	if !hostpath.Within(path, project) {
+		return false
+	}
+	_, err := os.Lstat(filepath.Join(project, ".git"))
+	return err == nil
+}
