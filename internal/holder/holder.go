@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/sbxd/sbxd/bwrap"
 	"github.com/sbxd/sbxd/masks"
@@ -96,6 +97,7 @@ type Ready struct {
 // namespaces with every capability ambient.
 func Main() int {
 	runtime.LockOSThread()
+	debug.SetGCPercent(-1) // it lives for milliseconds
 	control := os.NewFile(ControlFD, "control")
 	answer := gob.NewEncoder(control)
 	err := run(control, answer)

@@ -28,6 +28,9 @@ const (
 	startTimeout = 60 * time.Second
 	stopGrace    = 5 * time.Second // SIGTERM to the commands, then SIGKILL
 	killTimeout  = 5 * time.Second
+	// spareDelay keeps the making of the next spare out of the way of a session's first
+	// command.
+	spareDelay = 100 * time.Millisecond
 )
 
 // order is what the launcher sends to a fresh shim; the listening socket and the
@@ -92,7 +95,7 @@ func (l *Launcher) start(ctx context.Context, r session.Record, launch session.L
 	o := order{Record: r, Launch: launch, Layers: names, Findings: findings}
 	files := append([]*os.File{listener}, layers...)
 	s := l.takeSpare(r.Cred())
-	defer l.Prepare(r.Cred())
+	defer l.prepareSoon(r.Cred())
 	out, err := outcome{}, errNoSpare
 	if s != nil {
 		out, err = s.launch(ctx, o, files)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/sbxd/sbxd/internal/feature"
 	"github.com/sbxd/sbxd/session"
@@ -80,6 +81,11 @@ func (l *Launcher) Prepare(cred session.Cred) {
 	if s, err := spawn(cred); err == nil {
 		l.spare = s
 	}
+}
+
+// prepareSoon is Prepare after a session's first command had its time.
+func (l *Launcher) prepareSoon(cred session.Cred) {
+	time.AfterFunc(spareDelay, func() { l.Prepare(cred) })
 }
 
 // Close ends the spare shim; running sessions stay.
