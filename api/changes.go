@@ -59,10 +59,22 @@ type Landing struct {
 	Time      time.Time `json:"time"`
 	Undoes    string    `json:"undoes,omitempty"`    // the landing that this one undid
 	UndoneBy  string    `json:"undone_by,omitempty"` // the landing that undid this one
-	Changes   []Change  `json:"changes,omitempty"`
+	Counts    Counts    `json:"counts"`
+	Changes   []Change  `json:"changes,omitempty"` // not in a list of landings
 	Findings  []Finding `json:"findings,omitempty"`
 	Left      []string  `json:"left,omitempty"` // paths that kept the host's bytes, and where ours are
 }
+
+// Counts are the paths of a landing by what happened to them.
+type Counts struct {
+	Added    int `json:"added"`
+	Modified int `json:"modified"`
+	Deleted  int `json:"deleted"`
+	Mode     int `json:"mode"`
+}
+
+// All is the number of paths.
+func (c Counts) All() int { return c.Added + c.Modified + c.Deleted + c.Mode }
 
 // UndoRequest undoes a landing (POST /v1/lands/{id}/undo).
 type UndoRequest struct {

@@ -45,8 +45,6 @@ type Options struct {
 	// Policy reads the host's part of what r may see, anew at every start. Nil: nothing
 	// is added. An error refuses the start.
 	Policy func(ctx context.Context, r session.Record) (session.Policy, error)
-	// Sweep removes what dead sessions left. Nil: nobody sweeps.
-	Sweep func(ctx context.Context, dryRun bool) (api.Sweep, error)
 	// RunAs is the user of sessions that root asks for without naming one.
 	RunAs   string
 	Version api.VersionInfo
@@ -154,6 +152,7 @@ func (d *Daemon) serve(ctx context.Context, ln *listener) error {
 		return nil
 	})
 	g.Go(func() error { return d.notify(ctx) })
+	g.Go(func() error { return d.sweepOnATimer(ctx) })
 	g.Go(func() error {
 		<-ctx.Done()
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)

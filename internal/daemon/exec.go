@@ -131,7 +131,7 @@ func (s *stream) message(m session.Msg, payload []byte, detach bool) (done bool,
 	case session.MsgLost:
 		return false, s.client.event(api.Event{Type: "lost", Lost: m.N, Offset: m.Offset})
 	case session.MsgCredit:
-		return false, s.client.event(api.Event{Type: "ack", Received: s.refill(m.N)})
+		return false, s.client.event(api.Event{Type: "ack", Received: s.refill(m)})
 	case session.MsgExit:
 		e := api.Event{Type: "exit", Exec: m.Exec, Code: m.Code, Message: m.Message}
 		if m.Signal != 0 {
@@ -151,17 +151,14 @@ func (s *stream) begin(m session.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.credit, s.received = m.N, m.Received
-	if m.N == 0 && m.Received == 0 {
-		s.credit = session.Window
-	}
 	s.changed.Broadcast()
 }
 
-func (s *stream) refill(n int64) int64 {
+func (s *stream) refill(m session.Msg) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.credit += n
-	s.received += n
+	s.credit += m.N
+	s.received = max(s.received, m.Received)
 	s.changed.Broadcast()
 	return s.received
 }

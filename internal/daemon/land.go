@@ -201,24 +201,6 @@ func (d *Daemon) recoverLands(ctx context.Context) {
 	}
 }
 
-func (d *Daemon) postSweep(_ http.ResponseWriter, r *http.Request, _ caller) (any, error) {
-	var req api.SweepRequest
-	if err := decode(r, &req); err != nil {
-		return nil, err
-	}
-	if d.opt.Sweep == nil {
-		return nil, refused("", "this daemon does not sweep")
-	}
-	s, err := d.opt.Sweep(r.Context(), req.DryRun)
-	if err != nil {
-		return nil, err
-	}
-	if s.Items == nil {
-		s.Items = []api.SweepItem{}
-	}
-	return s, nil
-}
-
 func (d *Daemon) getVersion(_ http.ResponseWriter, _ *http.Request, _ caller) (any, error) {
 	v := d.opt.Version
 	v.API, v.Pid, v.UID, v.State, v.Socket = api.Version, os.Getpid(), d.uid, d.store.Path(), d.opt.Socket

@@ -44,11 +44,7 @@ func (d *Daemon) restore(ctx context.Context) {
 	}
 	_ = g.Wait()
 	d.recoverLands(ctx)
-	if d.opt.Sweep != nil {
-		if _, err := d.opt.Sweep(ctx, false); err != nil {
-			d.log.Error("sweeping", zap.Error(err))
-		}
-	}
+	d.sweepNow(ctx)
 }
 
 func (d *Daemon) finishRemovals(ctx context.Context) {

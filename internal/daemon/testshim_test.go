@@ -246,7 +246,7 @@ func (s *testShim) exec(w *wire.Conn, run *session.Command) *testCommand {
 		}
 		s.changed.Broadcast()
 	}()
-	_ = w.Write(session.Msg{Type: session.MsgStarted, Exec: c.info.Exec, Pid: c.info.Pid}, nil)
+	_ = w.Write(session.Msg{Type: session.MsgStarted, Exec: c.info.Exec, Pid: c.info.Pid, N: session.Window}, nil)
 	go s.follow(w, c, 0)
 	return c
 }
@@ -312,9 +312,10 @@ func (s *testShim) forward(w *wire.Conn, c *testCommand, m session.Msg, b []byte
 	case session.MsgStdin:
 		s.mu.Lock()
 		c.received += int64(len(b))
+		received := c.received
 		s.mu.Unlock()
 		_, _ = c.stdin.Write(b)
-		return w.Write(session.Msg{Type: session.MsgCredit, N: int64(len(b))}, nil)
+		return w.Write(session.Msg{Type: session.MsgCredit, N: int64(len(b)), Received: received}, nil)
 	case session.MsgEOF:
 		return c.stdin.Close()
 	case session.MsgSignal:
