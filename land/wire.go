@@ -105,7 +105,7 @@ func octal(mode uint32) string { return fmt.Sprintf("%04o", mode) }
 func (r *Record) API(lands string) api.Landing {
 	l := api.Landing{
 		ID: r.ID, Session: r.Session, Project: r.Project, Changeset: r.Changeset, State: r.State,
-		Time: r.Time, Undoes: r.Undoes, UndoneBy: r.UndoneBy,
+		Time: r.Time, Undoes: r.Undoes, UndoneBy: r.UndoneBy, Counts: api.Counts(r.Counts),
 	}
 	if r.UndoneBy != "" {
 		l.State = "undone"

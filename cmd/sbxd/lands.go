@@ -39,7 +39,7 @@ func newLands(a *app) *cobra.Command {
 				case l.Undoes != "":
 					state += ", undid " + l.Undoes
 				}
-				rows = append(rows, []string{l.ID, l.Session, strconv.Itoa(len(l.Changes)), age(now, l.Time), state, l.Project})
+				rows = append(rows, []string{l.ID, l.Session, strconv.Itoa(l.Counts.All()), age(now, l.Time), state, l.Project})
 			}
 			return table(a.out, "ID SESSION CHANGES AGE STATE PROJECT", rows)
 		},
