@@ -51,13 +51,20 @@ func Need(t testing.TB, things ...string) {
 		if err == nil {
 			continue
 		}
-		record("skip", t.Name(), thing)
-		if os.Getenv("SBXD_TEST_STRICT") == "1" {
-			t.Fatalf("needs %s: %v", thing, err)
-		}
-		t.Skipf("needs %s: %v", thing, err)
+		Skip(t, thing, err.Error())
 	}
 	record("ran", t.Name(), strings.Join(things, ","))
+}
+
+// Skip is what Need does about a missing thing, for what only the test itself can find
+// out. It does not return.
+func Skip(t testing.TB, thing, why string) {
+	t.Helper()
+	record("skip", t.Name(), thing)
+	if os.Getenv("SBXD_TEST_STRICT") == "1" {
+		t.Fatalf("needs %s: %s", thing, why)
+	}
+	t.Skipf("needs %s: %s", thing, why)
 }
 
 // lookup probes a thing once for the whole suite.
