@@ -18,11 +18,12 @@ import (
 const (
 	manifestFile = "manifest"
 	patchPrefix  = "patch-"
+	knownPrefix  = "known-"
 	shownPrefix  = "shown-"
 	tmpPrefix    = "tmp-"
 
-	// maxPatches is how many steps a base keeps beside the manifest: each costs a
-	// file at every look.
+	// maxPatches is how many patches, and how many lists of digests, a base keeps
+	// beside the manifest: each costs a file at every look.
 	maxPatches = 16
 	// maxShown is how many changesets are remembered to tell what changed since.
 	maxShown = 8
@@ -82,7 +83,7 @@ func loadBase(dir string) (*Manifest, error) {
 var errCompacted = errors.New("patch is gone")
 
 func loadBaseOnce(dir string) (*Manifest, error) {
-	names, err := patchNames(dir)
+	names, err := namesOf(dir, patchPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("read base: %w", err)
 	}
@@ -115,18 +116,73 @@ func loadBaseOnce(dir string) (*Manifest, error) {
 		}
 		patches = append(patches, p)
 	}
-	return m.apply(patches), nil
+	m = m.apply(patches)
+	return m, m.know(dir)
 }
 
-// patchNames lists the patches of a base, oldest first.
-func patchNames(dir string) ([]string, error) {
+// know fills in digests that were learned of entries as they are recorded. The
+// lists are a cache: one that is damaged is passed over.
+func (m *Manifest) know(dir string) error {
+	names, err := namesOf(dir, knownPrefix)
+	if err != nil {
+		return fmt.Errorf("read base: %w", err)
+	}
+	for _, name := range names {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			continue
+		}
+		p, err := decodePatch(b)
+		if err != nil {
+			continue
+		}
+		for i := range p.Here {
+			if n := m.find(p.Here[i].Path); n != nil && sameStamp(n, &p.Here[i]) {
+				n.Digest = p.Here[i].Digest
+			}
+		}
+	}
+	return nil
+}
+
+// learn keeps digests of entries of the base, as they are recorded. They can be
+// told from edits later, when their times have moved: by a touch, or by a landing
+// that was taken back. A fault here costs a false conflict at worst.
+func learn(dir string, nodes []Node) {
+	if len(nodes) == 0 {
+		return
+	}
+	old, _ := namesOf(dir, knownPrefix)
+	if len(old) < maxPatches {
+		old = nil
+	}
+	for _, name := range old { // many short lists become one
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+			if p, err := decodePatch(b); err == nil {
+				nodes = append(nodes, p.Here...)
+			}
+		}
+	}
+	name := fmt.Sprintf("%s%019d-%s", knownPrefix, time.Now().UnixNano(), session.NewID())
+	tmp := filepath.Join(dir, tmpPrefix+string(session.NewID()))
+	if os.WriteFile(tmp, (&patch{Here: nodes}).encode(), 0o600) != nil || os.Rename(tmp, filepath.Join(dir, name)) != nil {
+		_ = os.Remove(tmp)
+		return
+	}
+	for _, name := range old {
+		_ = os.Remove(filepath.Join(dir, name))
+	}
+}
+
+// namesOf lists the files of one kind in a base, oldest first.
+func namesOf(dir, prefix string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	var out []string
 	for _, e := range entries { // sorted by name, which begins with the time
-		if strings.HasPrefix(e.Name(), patchPrefix) {
+		if strings.HasPrefix(e.Name(), prefix) {
 			out = append(out, e.Name())
 		}
 	}
@@ -148,7 +204,11 @@ func patchName(last string) string {
 
 // addPatch advances a base. Many small steps are joined to a new manifest.
 func addPatch(dir string, p *patch) error {
-	names, err := patchNames(dir)
+	names, err := namesOf(dir, patchPrefix)
+	if err != nil {
+		return fmt.Errorf("advance base: %w", err)
+	}
+	known, err := namesOf(dir, knownPrefix)
 	if err != nil {
 		return fmt.Errorf("advance base: %w", err)
 	}
@@ -159,7 +219,7 @@ func addPatch(dir string, p *patch) error {
 	if err := writeFile(dir, patchName(last), "land.base", p.encode()); err != nil {
 		return fmt.Errorf("advance base: %w", err)
 	}
-	if len(names) < maxPatches {
+	if len(names) < maxPatches && len(known) < maxPatches {
 		return nil
 	}
 	return compact(dir)
@@ -168,7 +228,11 @@ func addPatch(dir string, p *patch) error {
 // compact joins manifest and patches. A crash in between leaves patches that say
 // again what the manifest holds already.
 func compact(dir string) error {
-	names, err := patchNames(dir)
+	patches, err := namesOf(dir, patchPrefix)
+	if err != nil {
+		return fmt.Errorf("advance base: %w", err)
+	}
+	known, err := namesOf(dir, knownPrefix)
 	if err != nil {
 		return fmt.Errorf("advance base: %w", err)
 	}
@@ -179,7 +243,7 @@ func compact(dir string) error {
 	if err := writeManifest(dir, m); err != nil {
 		return err
 	}
-	for _, name := range names {
+	for _, name := range append(patches, known...) {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("advance base: %w", err)
 		}

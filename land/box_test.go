@@ -15,8 +15,6 @@ import (
 	"github.com/sbxd/sbxd/internal/testbox"
 )
 
-func TestMain(m *testing.M) { testbox.Main(m) }
-
 // box is a project with a session beside it: real trees, and an upper that is
 // written as overlayfs would write it.
 type box struct {
@@ -318,16 +316,37 @@ func (b *box) leftovers() []string {
 		case strings.HasPrefix(e.Name(), "lock-"):
 		case !e.IsDir(), strings.HasPrefix(e.Name(), makingPrefix), strings.HasPrefix(e.Name(), removingPrefix):
 			out = append(out, e.Name())
+		case !b.recorded(e.Name()):
+			out = append(out, e.Name())
 		default:
-			if _, err := os.Stat(filepath.Join(b.lands, e.Name(), recordFile)); err != nil {
-				out = append(out, e.Name())
-			}
-			objects, _ := os.ReadDir(filepath.Join(b.lands, e.Name(), objectsDir))
-			for _, o := range objects {
-				if strings.HasPrefix(o.Name(), "c") {
-					out = append(out, e.Name()+"/"+o.Name())
-				}
-			}
+			out = append(out, copies(filepath.Join(b.lands, e.Name(), objectsDir))...)
+		}
+	}
+	inside, _ := os.ReadDir(filepath.Join(b.project, stateDir))
+	for _, e := range inside {
+		switch {
+		case e.Name() == ".gitignore" && len(inside) > 1:
+		case !b.recorded(e.Name()):
+			out = append(out, stateDir+"/"+e.Name())
+		default:
+			out = append(out, copies(filepath.Join(b.project, stateDir, e.Name()))...)
+		}
+	}
+	return out
+}
+
+func (b *box) recorded(id string) bool {
+	_, err := os.Stat(filepath.Join(b.lands, id, recordFile))
+	return err == nil
+}
+
+// copies lists the copies of session files that are no object of a landing.
+func copies(dir string) []string {
+	var out []string
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "c") {
+			out = append(out, dir+"/"+e.Name())
 		}
 	}
 	return out

@@ -60,7 +60,7 @@ func (s sides) hostKept() bool {
 	case overlay.File:
 		return sameStamp(b, t) || (b.Mode == t.Mode && sameBytes(b, t))
 	default:
-		return sameStamp(b, t)
+		return b.Ino == t.Ino && b.Mode == t.Mode
 	}
 }
 

@@ -106,14 +106,6 @@ func compare(ctx context.Context, o *Options, t *tree, g *stage) (*Changeset, *s
 	return cs, s, nil
 }
 
-// learn keeps digests of the base that were read on the way. They spare a false
-// conflict later, so a fault here is none.
-func learn(dir string, nodes []Node) {
-	if len(nodes) > 0 {
-		_ = addPatch(dir, &patch{Here: nodes})
-	}
-}
-
 // Result is a landing that was done.
 type Result struct {
 	Record  *Record
@@ -202,6 +194,7 @@ func (l *landing) fill(o *Options, expect string) (*Changeset, error) {
 	if err := sealPlan(l.ctx, l.tree, cs.Plan); err != nil {
 		return nil, err
 	}
+	learn(o.Base, append(s.learned, sealed(cs.Plan, s.base)...))
 	l.ops, l.intent.Changeset = cs.Plan.Ops, cs.ID
 	if err := l.stage.build(l.tree, l.ops, cs.Items); err != nil {
 		return nil, err

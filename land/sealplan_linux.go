@@ -53,6 +53,21 @@ func sealNode(ctx context.Context, c *cursor, op *Op, n *Node) error {
 	return fmt.Errorf("look at project: %s: %w", Quote(n.Path), err)
 }
 
+// sealed lists the entries of the base whose bytes sealPlan read.
+func sealed(p *Plan, base *Manifest) []Node {
+	var out []Node
+	for i := range p.Ops {
+		if len(p.Ops[i].Old) == 0 {
+			continue
+		}
+		n := &p.Ops[i].Old[0]
+		if b := base.find(n.Path); n.Digest.Known() && b != nil && !b.Digest.Known() && sameStamp(b, n) {
+			out = append(out, *n)
+		}
+	}
+	return out
+}
+
 // mayReach reports whether a rename from the state root can reach the project: it
 // is tried with a target that cannot be ("."), for which the kernel says EXDEV
 // only if it is on another mount. Whether each path can be reached is known when
