@@ -41,9 +41,7 @@ var found = struct {
 // have: bwrap (present and working), userns, overlay-userns, root, unprivileged
 // (a uid other than 0 can be had), fuse, tun, landlock, apparmor-4 (a parser that
 // knows user namespaces), or a program's name.
-// With SBXD_TEST_STRICT=1 a missing thing fails the test instead. With
-// SBXD_TEST_LOG=FILE each outcome is appended to FILE as "ran" or "skip", the
-// test and the thing, so that a run that skipped everything can be told.
+// With SBXD_TEST_STRICT=1 a missing thing fails the test instead.
 func Need(t testing.TB, things ...string) {
 	t.Helper()
 	for _, thing := range things {
@@ -53,14 +51,12 @@ func Need(t testing.TB, things ...string) {
 		}
 		Skip(t, thing, err.Error())
 	}
-	record("ran", t.Name(), strings.Join(things, ","))
 }
 
 // Skip is what Need does about a missing thing, for what only the test itself can find
 // out. It does not return.
 func Skip(t testing.TB, thing, why string) {
 	t.Helper()
-	record("skip", t.Name(), thing)
 	if os.Getenv("SBXD_TEST_STRICT") == "1" {
 		t.Fatalf("needs %s: %s", thing, why)
 	}
@@ -81,19 +77,6 @@ func lookup(thing string) error {
 	err := f()
 	found.results[thing] = err
 	return err
-}
-
-func record(what, test, thing string) {
-	name := os.Getenv("SBXD_TEST_LOG")
-	if name == "" {
-		return
-	}
-	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
-	if err != nil {
-		return
-	}
-	defer func() { _ = f.Close() }()
-	_, _ = fmt.Fprintf(f, "%s\t%s\t%s\n", what, test, thing)
 }
 
 func root() error {
