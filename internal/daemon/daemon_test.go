@@ -31,9 +31,11 @@ func TestLifeOfASession(t *testing.T) {
 		t.Errorf("status: %+v, %v", got, err)
 	}
 	wantCode(t, "rm with unlanded work", b.Remove(ctx, s.ID, api.RemoveRequest{}), api.ExitGate)
-	if st, err := b.Session(ctx, s.ID); err != nil || st.State != "stopped" {
+	if st, err := b.Session(ctx, s.ID); err != nil || st.State != "running" {
 		t.Errorf("after a refused rm: %+v, %v", st, err)
 	}
+	_, err = b.Stop(ctx, s.ID)
+	must(t, err)
 	got, err = b.Resume(ctx, "thread-1")
 	if err != nil || got.State != "running" || got.Pids["shim"] == s.Pids["shim"] {
 		t.Errorf("resume: %+v, %v", got, err)

@@ -206,13 +206,18 @@ func (d *Daemon) deleteSession(_ http.ResponseWriter, r *http.Request, c caller)
 // remove stops a session and removes it. What it has not landed goes only when that was
 // said. The caller holds its lock.
 func (d *Daemon) remove(ctx context.Context, c caller, rec session.Record, discard bool) error {
-	if rec.State.Live() || rec.State == session.Broken {
-		err := d.stop(ctx, &rec)
-		if err != nil && !discard {
+	runs := rec.State.Live() || rec.State == session.Broken
+	if !discard {
+		if err := d.nothingUnlanded(ctx, rec); err != nil {
+			return err // and it runs on
+		}
+	}
+	if runs {
+		if err := d.stop(ctx, &rec); err != nil && !discard {
 			return err
 		}
 	}
-	if !discard {
+	if runs && !discard { // it may have gone on meanwhile
 		if err := d.nothingUnlanded(ctx, rec); err != nil {
 			return err
 		}
