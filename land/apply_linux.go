@@ -113,11 +113,15 @@ func (a *applier) moveFailed(op *Op, err error) error {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
 		return &RefusedError{What: "the project's file system", Why: "it cannot exchange two names in one step (renameat2)", Next: "take the files out with cp", Err: err}
 	case errors.Is(err, unix.EROFS):
-		return &RefusedError{What: "project " + Quote(a.tree.path), Why: "it is mounted read-only", Next: "make it writable and land again", Err: err}
+		return readOnly(a.tree, err)
 	case errors.Is(err, fs.ErrPermission):
 		return &RefusedError{What: Quote(op.Path), Why: "this user may not change its directory", Next: "change the directory's owner or mode and land again", Err: err}
 	}
 	return fmt.Errorf("%s %s: %w", op.Kind, Quote(op.Path), err)
+}
+
+func readOnly(t *tree, err error) error {
+	return &RefusedError{What: "project " + Quote(t.path), Why: "it is mounted read-only", Next: "make it writable and land again", Err: err}
 }
 
 // inPlace makes sure that the directory that was written to is still the one that

@@ -78,7 +78,9 @@ func makeStateDir(t *tree) error {
 	if err := fault.Hit("land.inside.mkdir"); err != nil {
 		return err
 	}
-	if err := t.dir.Mkdir(stateDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := t.dir.Mkdir(stateDir, 0o700); errors.Is(err, unix.EROFS) {
+		return readOnly(t, err)
+	} else if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	h, err := handle(t.dir, stateDir)
