@@ -1,0 +1,9 @@
+package api
+
+import (
+	"testing"
+
+	"github.com/sbxd/sbxd/internal/testbox"
+)
+
+func TestMain(m *testing.M) { testbox.Main(m) }
