@@ -82,7 +82,7 @@ func (p *planner) findMountAliases() {
 		if m == nil || p.inBase(c.path) {
 			continue
 		}
-		in := m.at(c.path)
+		in, done := m.at(c.path), map[string]bool{}
 		for _, r := range regions {
 			if r.dev != m.Dev {
 				continue
@@ -94,11 +94,18 @@ func (p *planner) findMountAliases() {
 			case below(r.root, in):
 				alias = r.path
 			}
-			if alias != "" && p.coverAt(alias) == nil {
-				p.refuse(c.rule, "hides %s, but a second mount shows the same at %s; unmount that or hide it too", c.path, alias)
+			if alias == "" || done[alias] || p.coverAt(alias) != nil || p.overView(alias) {
+				continue // hidden too, or what the session is about
 			}
+			done[alias] = true
+			p.refuse(c.rule, "hides %s, but a second mount shows the same at %s; unmount that or hide it too", c.path, alias)
 		}
 	}
+}
+
+// overView reports whether path is the root of a view or above one.
+func (p *planner) overView(path string) bool {
+	return slices.ContainsFunc(p.in.views(), func(v string) bool { return Within(v, path) })
 }
 
 // regions lists what the session sees of each file system. It is empty unless some

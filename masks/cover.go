@@ -1,7 +1,6 @@
 package masks
 
 import (
-	"path"
 	"slices"
 	"strings"
 )
@@ -30,8 +29,7 @@ func (p *planner) addCover(r Rule) {
 	case !p.recheck(r, at.path):
 		return
 	}
-	p.put(r, at)
-	if at.missing() && r.From != fromBuiltin {
+	if p.put(r, at) && at.missing() && r.From != fromBuiltin {
 		p.unmatched(r, at)
 	}
 	if at.info.Type != Symlink {
@@ -42,15 +40,16 @@ func (p *planner) addCover(r Rule) {
 		return
 	}
 	switch {
-	case slices.ContainsFunc(p.in.views(), func(v string) bool { return Within(v, to.path) }):
+	case p.overView(to.path):
 		p.warn(r, "is a link to %s, which is too much to hide; only the link is hidden", to.path)
 	case p.inView(to.path) || shown(p.inputs, to.path) || shown(p.carves, to.path):
 		p.put(r, to)
 	}
 }
 
-// put hides the place that was found for a rule, unless no session sees it anyway.
-func (p *planner) put(r Rule, at place) {
+// put hides the place that was found for a rule. It returns false when no session sees
+// that place anyway.
+func (p *planner) put(r Rule, at place) bool {
 	c := &cover{path: at.path, kind: p.kindOf(r, at), info: at.info, phase: r.Class, rule: r}
 	visible := p.inView(c.path) || shown(p.inputs, c.path) || shown(p.carves, c.path)
 	switch {
@@ -59,15 +58,16 @@ func (p *planner) put(r Rule, at place) {
 			if r.From != fromBuiltin {
 				p.warn(r, "does not exist, and what the host puts there later will be seen; name a directory that exists")
 			}
-			return
+			return false
 		}
 	case !visible:
 		if r.From != fromBuiltin {
 			p.warn(r, "is outside of everything that a session sees, and stays so")
 		}
-		return
+		return false
 	}
 	p.keep(c)
+	return true
 }
 
 // keep remembers a cover; of two for one path the later phase wins.
@@ -118,76 +118,13 @@ func (p *planner) unmatched(r Rule, at place) {
 	}
 }
 
-// addSiblings hides the copies that editors and programs leave beside a file.
-func (p *planner) addSiblings() {
-	var found []*cover
-	for _, c := range p.covers {
-		if c.kind != KindFile || c.sibling || p.inBase(c.path) {
-			continue
-		}
-		dir, name := parent(c.path), path.Base(c.path)
-		for _, n := range p.t.list(dir) {
-			if !isSibling(n, name) {
-				continue
-			}
-			info, err := p.t.lstat(join(dir, n))
-			if err != nil || info.Type == Missing || info.Type == Dir {
-				continue
-			}
-			found = append(found, &cover{path: join(dir, n), kind: KindFile, info: info, phase: c.phase, rule: c.rule, sibling: true})
-			if c.rule.From != fromBuiltin {
-				p.warn(c.rule, "has copies beside it that are hidden too; mask the directory %s to hide later ones as well", dir)
-			}
-		}
+// parent returns the directory of an absolute clean path.
+func parent(p string) string {
+	if i := strings.LastIndexByte(p, '/'); i > 0 {
+		return p[:i]
 	}
-	slices.SortFunc(found, func(a, b *cover) int { return comparePaths(a.path, b.path) })
-	for _, c := range found {
-		p.keep(c)
-	}
-	slices.Sort(p.plan.Warnings)
+	return "/"
 }
-
-// isSibling reports whether other is a name under which programs keep a copy, a lock
-// or a half-written version of name.
-func isSibling(other, name string) bool {
-	if rest, ok := strings.CutPrefix(other, name); ok && rest != "" {
-		return isSiblingSuffix(rest)
-	}
-	if rest, ok := strings.CutPrefix(other, "."+strings.TrimPrefix(name, ".")); ok && strings.HasPrefix(rest, ".") {
-		return isSwap(rest) || strings.HasPrefix(rest, ".tmp")
-	}
-	switch other {
-	case "#" + name + "#", ".#" + name:
-		return true
-	}
-	return false
-}
-
-// Suffixes of copies: editors, package managers' atomic writers, SQLite.
-var siblingSuffixes = []string{
-	"~", "-journal", "-shm", "-wal", ".backup", ".bak", ".lock", ".new", ".old", ".orig", ".save", ".temp", ".tmp",
-}
-
-func isSiblingSuffix(s string) bool {
-	for _, suffix := range siblingSuffixes {
-		if rest, ok := strings.CutPrefix(s, suffix); ok {
-			if rest == "" || strings.ContainsRune(".-_0123456789", rune(rest[0])) {
-				return true
-			}
-		}
-	}
-	if strings.HasPrefix(s, ".tmp") || strings.HasPrefix(s, ".~") || isSwap(s) {
-		return true
-	}
-	return len(s) > 1 && s[0] == '.' && strings.Trim(s[1:], "0123456789") == ""
-}
-
-// isSwap reports whether s is the suffix of vim's swap file: .swp, .swo, .swn …
-func isSwap(s string) bool {
-	return len(s) == 4 && strings.HasPrefix(s, ".sw") && s[3] >= 'a' && s[3] <= 'z'
-}
-
-func parent(p string) string { return path.Dir(p) }
 
 func join(dir, name string) string {
 	if dir == "/" {

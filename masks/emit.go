@@ -23,6 +23,7 @@ func (p *planner) emit() Plan {
 	})
 	slices.SortFunc(p.plan.Placeholders, comparePlaceholders)
 	p.plan.Placeholders = slices.Compact(p.plan.Placeholders)
+	slices.Sort(p.plan.Warnings)
 	slices.SortFunc(p.plan.Unmatched, func(a, b Rule) int { return comparePaths(a.Path, b.Path) })
 	slices.SortFunc(p.plan.Links, func(a, b Link) int { return comparePaths(a.Path, b.Path) })
 	p.plan.in, p.plan.links, p.plan.gone = p.in, p.t.links, p.gone
@@ -147,14 +148,14 @@ func (p *planner) emitPins() {
 // emitRuntime shows the runtime inputs and hides the credentials inside them.
 func (p *planner) emitRuntime() {
 	for _, s := range p.runtime {
+		for _, c := range p.all {
+			if below(c.path, s.source) {
+				p.hideInside(s, c.rule, c.path)
+			}
+		}
 		for _, r := range p.rules {
 			if r.Class == RuntimeMask && below(r.Path, s.path) {
 				p.hideInside(s, r, s.source+r.Path[len(s.path):])
-			}
-			if r.Class == Mask || r.Class == FinalMask {
-				if at, err := p.t.resolve(r.Path, false); err == nil && below(at.path, s.source) {
-					p.hideInside(s, r, at.path)
-				}
 			}
 		}
 		p.emitShowings([]*showing{s}, RuntimeInput, BindRO)

@@ -44,7 +44,7 @@ func (p Plan) Explain(name string) Explanation {
 		e.Verdict = ReadOnly
 	}
 	for _, s := range p.Steps {
-		if s.Op == Pin || !Within(e.Real, s.Path) || (s.Op == CoverLink && e.Real != s.Path) {
+		if s.Op == Pin || !Within(e.Real, s.Path) {
 			continue
 		}
 		e.Chain = append(e.Chain, s)
@@ -88,7 +88,7 @@ func (p Plan) follow(name string) string {
 		}
 		cur = join(cur, next)
 		text, ok := p.links[cur]
-		if !ok || p.coversLink(cur) {
+		if !ok || !p.seen(cur) || p.decide(cur).verdict() == Hidden {
 			continue
 		}
 		hops++
@@ -100,8 +100,22 @@ func (p Plan) follow(name string) string {
 	return path.Clean(join(cur, strings.Join(rest, "/"))) // rest: what is left after too many links
 }
 
-func (p Plan) coversLink(path string) bool {
-	return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Op == CoverLink && s.Path == path })
+// seen reports whether a session has the link at path.
+func (p Plan) seen(path string) bool {
+	return slices.ContainsFunc(p.in.views(), func(v string) bool { return Within(path, v) }) ||
+		slices.ContainsFunc(p.in.Base, func(b string) bool { return Within(path, b) }) ||
+		slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Source != "" && Within(path, s.Path) }) ||
+		slices.ContainsFunc(p.Links, func(l Link) bool { return l.Path == path })
+}
+
+// decide returns the last step that touches the real path, or a zero one.
+func (p Plan) decide(real string) Step {
+	for _, s := range slices.Backward(p.Steps) {
+		if s.Op != Pin && Within(real, s.Path) {
+			return s
+		}
+	}
+	return Step{Op: BindRO}
 }
 
 // Masked reports whether path, absolute and below a view, is hidden: what a landing

@@ -16,7 +16,7 @@ func Make(in Input, host Host) (Plan, error) {
 	if in.Project == "" {
 		return Plan{}, errors.New("make a plan: there is no project")
 	}
-	p := &planner{in: in, t: newTree(in, host), covers: map[string]*cover{}, above: map[string]bool{}}
+	p := &planner{in: in, t: newTree(in, host), covers: map[string]*cover{}, above: map[string]bool{}, warned: map[string]bool{}}
 	p.rules = append(builtinRules(in.Home), in.Rules...)
 	p.rules = append(p.rules, p.own()...)
 	for _, r := range p.rules {
@@ -55,30 +55,32 @@ type planner struct {
 	carves  []*showing          // writable carve-outs
 	runtime []*showing          // runtime inputs
 	covers  map[string]*cover   // masks and final masks, by canonical path
+	all     []*cover            // what covers held when it was complete, outer before inner
 	gone    map[string]*cover   // covers that a carve-out of sbxd's own replaces
 	inside  map[string][]string // cover → paths of later mountpoints in it
 
-	plan Plan
-	errs []error
+	plan   Plan
+	errs   []error
+	warned map[string]bool
 }
 
 // showing is a piece of the host that is laid over the session's tree.
 type showing struct {
 	rule   Rule
-	path   string // in the session
-	source string // on the host
-	info   Info   // of source
-	view   bool   // has to be a view of its own (ViewRO)
+	path   string   // in the session
+	source string   // on the host
+	info   Info     // of source
+	view   bool     // has to be a view of its own (ViewRO)
+	via    []string // links that lead to path
 }
 
 // cover is a path that is hidden.
 type cover struct {
-	path    string
-	kind    Kind
-	info    Info
-	phase   Class
-	rule    Rule
-	sibling bool // of the path that the rule names
+	path  string
+	kind  Kind
+	info  Info
+	phase Class
+	rule  Rule
 }
 
 func (c *cover) link() bool    { return c.info.Type == Symlink }
@@ -105,7 +107,8 @@ func (p *planner) refuse(r Rule, format string, a ...any) {
 
 func (p *planner) warn(r Rule, format string, a ...any) {
 	line := (&RuleError{Rule: r, Reason: fmt.Sprintf(format, a...)}).Error()
-	if !slices.Contains(p.plan.Warnings, line) {
+	if !p.warned[line] {
+		p.warned[line] = true
 		p.plan.Warnings = append(p.plan.Warnings, line)
 	}
 }

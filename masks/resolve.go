@@ -56,14 +56,18 @@ func (t *tree) resolve(p string, follow bool) (place, error) {
 	}
 	rest := components(strings.TrimPrefix(p, cur))
 	var at place
+	if info, ok := t.info[parent(p)]; ok && info.Type == Missing && parent(p) != cur {
+		at.path = p
+		return at, nil
+	}
 	for len(rest) > 0 {
 		name := rest[0]
 		rest = rest[1:]
 		if name == ".." {
-			cur = path.Dir(cur)
+			cur = parent(cur)
 			continue
 		}
-		next := path.Join(cur, name)
+		next := join(cur, name)
 		info, err := t.lstat(next)
 		switch {
 		case err != nil:
@@ -97,7 +101,7 @@ func (t *tree) resolve(p string, follow bool) (place, error) {
 	}
 	info, err := t.lstat(cur)
 	if err != nil {
-		at.blocked = path.Dir(cur)
+		at.blocked = parent(cur)
 	}
 	at.path, at.info = cur, info
 	return at, nil

@@ -12,6 +12,11 @@ func (p *planner) settle() {
 	p.gone = map[string]*cover{}
 	for _, c := range p.sorted() {
 		carve := innermost(p.carves, c.path)
+		if c.link() && c.phase == Mask && p.leadsToOwn(c.path) {
+			p.gone[c.path] = c
+			delete(p.covers, c.path)
+			continue
+		}
 		if carve == nil {
 			continue
 		}
@@ -32,6 +37,11 @@ func (p *planner) settle() {
 		}
 	}
 	p.refuseHidden()
+}
+
+// leadsToOwn reports whether an agent's own directory is reached through link.
+func (p *planner) leadsToOwn(link string) bool {
+	return slices.ContainsFunc(p.carves, func(s *showing) bool { return slices.Contains(s.via, link) })
 }
 
 // settlePrivate looks a final mask up in the agent's own directory, which is what the
@@ -145,13 +155,20 @@ func innermost(list []*showing, path string) *showing {
 	return found
 }
 
-// sorted returns the covers, outer before inner.
+// sorted returns the covers that are left, outer before inner.
 func (p *planner) sorted() []*cover {
-	out := make([]*cover, 0, len(p.covers))
-	for _, c := range p.covers {
-		out = append(out, c)
+	if p.all == nil {
+		for _, c := range p.covers {
+			p.all = append(p.all, c)
+		}
+		slices.SortFunc(p.all, func(a, b *cover) int { return comparePaths(a.path, b.path) })
 	}
-	slices.SortFunc(out, func(a, b *cover) int { return comparePaths(a.path, b.path) })
+	out := make([]*cover, 0, len(p.covers))
+	for _, c := range p.all {
+		if p.covers[c.path] == c {
+			out = append(out, c)
+		}
+	}
 	return out
 }
 

@@ -71,7 +71,7 @@ func (p *planner) addPrivate(r Rule) {
 		p.refuse(r, "has its directory in %s, which cannot be looked at: %v", r.Target, err)
 		return
 	}
-	p.carves = append(p.carves, &showing{rule: r, path: at.path, source: r.Target, info: info})
+	p.carves = append(p.carves, &showing{rule: r, path: at.path, source: r.Target, info: info, via: at.via})
 }
 
 // addRuntime finds what a runtime input shows, and where: below an agent's own
