@@ -3,6 +3,7 @@ package holder
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -14,13 +15,6 @@ import (
 func (b *builder) openSources() error {
 	if err := b.openPrograms(); err != nil {
 		return err
-	}
-	for _, v := range b.spec.Views {
-		l, err := b.openView(v)
-		if err != nil {
-			return err
-		}
-		b.views = append(b.views, l)
 	}
 	for _, n := range b.spec.Nested {
 		tree, err := b.openNested(n)
@@ -45,6 +39,20 @@ func (b *builder) openSources() error {
 			return fmt.Errorf("%s (%s): %w", s.Path, s.Rule.From, err)
 		}
 		b.sources[i] = src
+	}
+	return b.openViews()
+}
+
+// openViews comes last, inner views first: a layer that is attached covers what the
+// host has mounted below its path.
+func (b *builder) openViews() error {
+	b.views = make([]layers, len(b.spec.Views))
+	for i, v := range slices.Backward(b.spec.Views) {
+		l, err := b.openView(v)
+		if err != nil {
+			return err
+		}
+		b.views[i] = l
 	}
 	return nil
 }
