@@ -3,6 +3,7 @@ package shim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -197,28 +198,43 @@ func (x *Execs) tell(c *command, m session.Msg, payload []byte) error {
 	return x.conn.Write(m, payload)
 }
 
-// list is what is known of every command, oldest first, at most maxList of them.
+// list is what is known of every command, oldest first. It has to fit one header, so of
+// very many, or very wordy ones, only the newest are told.
 func (x *Execs) list() []session.CommandInfo {
 	streams := x.log.Streams()
 	streams = streams[max(0, len(streams)-maxList):]
-	out := make([]session.CommandInfo, len(streams))
-	for i, s := range streams {
-		e := s.Entry()
-		out[i] = session.CommandInfo{
-			Exec: strconv.FormatUint(uint64(e.ID), 10), Argv: e.Argv, TTY: e.TTY, Started: e.Started, Ended: e.Ended,
-			Running: e.Running(), Code: e.Code, Signal: e.Signal, Message: e.Message, Output: e.Output, Lost: s.First(),
+	var out []session.CommandInfo
+	for room := maxWords; len(streams) > 0; streams = streams[:len(streams)-1] {
+		info := x.info(streams[len(streams)-1])
+		if room -= len(info.Message) + len(strings.Join(info.Argv, " ")); room < 0 {
+			break
 		}
-		x.mu.Lock()
-		if c := x.live[e.ID]; c != nil {
-			out[i].Pid = c.pid
-		}
-		x.mu.Unlock()
+		out = append(out, info)
 	}
+	slices.Reverse(out)
 	return out
 }
 
-// maxList bounds an answer: it has to fit one header. The newest are listed.
-const maxList = 200
+// Bounds of a list: commands, and bytes of their words, of which JSON may make six times
+// as many.
+const (
+	maxList  = 500
+	maxWords = 128 << 10
+)
+
+func (x *Execs) info(s *execlog.Stream) session.CommandInfo {
+	e := s.Entry()
+	info := session.CommandInfo{
+		Exec: strconv.FormatUint(uint64(e.ID), 10), Argv: e.Argv, TTY: e.TTY, Started: e.Started, Ended: e.Ended,
+		Running: e.Running(), Code: e.Code, Signal: e.Signal, Message: e.Message, Output: e.Output, Lost: s.First(),
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if c := x.live[e.ID]; c != nil {
+		info.Pid = c.pid
+	}
+	return info
+}
 
 func (x *Execs) status() *session.ShimStatus {
 	x.mu.Lock()
