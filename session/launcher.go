@@ -36,6 +36,9 @@ type Policy struct {
 	// Given are rules as somebody wrote them; Rules are ready ones (an agent's profile).
 	Given []Source     `json:"given,omitempty"`
 	Rules []masks.Rule `json:"rules,omitempty"`
+	// Agent is the profile of the record's agent with the configuration's changes; nil:
+	// the built-in one of its name.
+	Agent *masks.Agent `json:"agent,omitempty"`
 	// Bwrap is the absolute path of bubblewrap; empty: the usual places.
 	Bwrap string `json:"bwrap,omitempty"`
 	// LogSize bounds the log of the session's commands, in bytes; 0: our own default.

@@ -11,6 +11,8 @@ import (
 
 // Names inside a session's directory and a state root.
 const (
+	agentsIn   = "agents"
+	agentDir   = "agent" // of one session
 	recordFile = "session.json"
 	eventsFile = "events.jsonl"
 	envFile    = "env"
@@ -92,3 +94,9 @@ func (r *Root) RetiredData(uid int, id ID) string {
 
 // File returns the path of the record of id.
 func (r *Root) File(id ID) string { return filepath.Join(r.records(), string(id), recordFile) }
+
+// AgentDirs returns where an agent's own directories lie: those that last, for one user
+// and agent, and those of one session.
+func (r *Root) AgentDirs(rec Record) (kept, once string) {
+	return filepath.Join(r.Of(rec.UID), agentsIn, rec.Agent), filepath.Join(r.DataDir(rec.UID, rec.ID), agentDir)
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/internal/hostpath"
 	"github.com/sbxd/sbxd/internal/safefs"
+	"github.com/sbxd/sbxd/masks"
 )
 
 // MaxPath is the longest path of a project or HOME, in bytes (PATH_MAX less a margin
@@ -142,13 +143,13 @@ func CheckPath(what, path string) error {
 	}
 }
 
-// Prepare makes the data directories of a session, mode 0700, and the directory that
-// holds the sessions. It runs with the session's uid.
-func Prepare(dir string) error {
+// Prepare makes the directories of w's session, mode 0700, the directory that holds the
+// sessions, and the agent's own. It runs with the session's uid.
+func Prepare(w Work) (warnings []string, err error) {
 	for _, name := range append([]string{"..", "."}, DataDirs...) {
-		if err := mkdir(filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("making the session's directories: %w", err)
+		if err := mkdir(filepath.Join(w.Dir, name)); err != nil {
+			return nil, fmt.Errorf("making the session's directories: %w", err)
 		}
 	}
-	return nil
+	return masks.MakeOwnDirs(w.Own)
 }

@@ -88,7 +88,7 @@ func TestResolve(t *testing.T) {
 func TestPrepare(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sessions", "x")
 	for range 2 { // it may be asked again
-		if err := Prepare(dir); err != nil {
+		if _, err := Prepare(Work{Dir: dir}); err != nil {
 			t.Fatal(err)
 		}
 	}

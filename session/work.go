@@ -6,6 +6,7 @@ import (
 
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/internal/safefs"
+	"github.com/sbxd/sbxd/masks"
 )
 
 // Cred is what a process of a session's owner runs as.
@@ -22,7 +23,7 @@ func (r Record) Cred() Cred { return Cred{UID: r.UID, GID: r.GID, Groups: r.Grou
 // of its user. Each takes a Work; what it answers is named beside it.
 const (
 	WorkPlaces  = "places"  // Places; checks them
-	WorkPrepare = "prepare" // nothing; makes the data directories
+	WorkPrepare = "prepare" // []string, warnings; makes the data and the agent's directories
 	WorkCapture = "capture" // nothing; captures the base of the project
 	WorkDiff    = "diff"    // api.Diff
 	WorkLand    = "land"    // api.Landing
@@ -45,6 +46,8 @@ type Work struct {
 	// Policy is that of Launch: what is masked never lands.
 	Policy Policy `json:"policy,omitzero"`
 
+	// Own are the agent's directories (prepare).
+	Own []masks.OwnDir `json:"own,omitempty"`
 	// Since is land.Clock before the views were mounted (capture).
 	Since safefs.Time `json:"since,omitzero"`
 

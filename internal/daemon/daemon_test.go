@@ -136,9 +136,10 @@ func TestBadRequestsMakeNothing(t *testing.T) {
 		"label":          {func(r *api.StartRequest) { r.Labels = map[string]string{"a b": ""} }, api.ExitUsage},
 		"mask pattern":   {func(r *api.StartRequest) { r.Masks = []string{"**/.env"} }, api.ExitRefused},
 		"mask of a user": {func(r *api.StartRequest) { r.Masks = []string{"~root/x"} }, api.ExitRefused},
+		"no such agent":  {func(r *api.StartRequest) { r.Agent = "skynet" }, api.ExitUsage},
 		"no such user":   {func(r *api.StartRequest) { r.RunAs = "nobody-of-that-name" }, api.ExitNotFound},
 		"as root":        {func(r *api.StartRequest) { r.RunAs = "root" }, asRoot()},
-		"a failed shim":  {func(r *api.StartRequest) { r.Agent = "fails" }, api.ExitRefused},
+		"a failed shim":  {func(r *api.StartRequest) { r.Labels = map[string]string{"launch": "fails"} }, api.ExitRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := b.request()

@@ -5,15 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/internal/fault"
-	"github.com/sbxd/sbxd/internal/safefs"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -131,24 +126,6 @@ func (d *Daemon) places(ctx context.Context, rec session.Record) (p session.Plac
 	return p, d.opt.Worker.Do(ctx, session.WorkPlaces, w, &p)
 }
 
-// policy reads the host's part of what rec may see, and checks every rule's text.
-func (d *Daemon) policy(ctx context.Context, rec session.Record) (session.Policy, error) {
-	var p session.Policy
-	if d.opt.Policy != nil {
-		var err error
-		if p, err = d.opt.Policy(ctx, rec); err != nil {
-			return p, err
-		}
-	}
-	for _, dir := range []string{d.store.Path(), d.opt.RuntimeDir} {
-		if !slices.Contains(p.StateDirs, dir) {
-			p.StateDirs = append(p.StateDirs, dir)
-		}
-	}
-	_, err := p.RulesFor(rec)
-	return p, err
-}
-
 // start makes the session of rec: record, directories, processes. A step that fails
 // takes all before it back, so that no trace is left. The caller holds rec's lock.
 func (d *Daemon) start(ctx context.Context, c caller, rec session.Record, env []string) (_ session.Record, err error) {
@@ -166,9 +143,6 @@ func (d *Daemon) start(ctx context.Context, c caller, rec session.Record, env []
 		return rec, err
 	}
 	d.record(rec, c, "start", "", nil)
-	if err := d.makeDirs(ctx, rec); err != nil {
-		return rec, err
-	}
 	running, err := d.launch(ctx, rec, env, false)
 	if err != nil {
 		return rec, err
@@ -221,70 +195,4 @@ func (d *Daemon) makeRecord(rec session.Record, env []string, back *undoStack) e
 	}
 	back.push(func(ctx context.Context) error { return d.erase(ctx, rec) })
 	return nil
-}
-
-// makeDirs makes the session's data directories as its user.
-func (d *Daemon) makeDirs(ctx context.Context, rec session.Record) error {
-	if err := fault.Hit("start.2.dirs"); err != nil {
-		return err
-	}
-	dir := d.store.DataDir(rec.UID, rec.ID)
-	if rec.UID == d.uid {
-		return session.Prepare(dir)
-	}
-	return d.opt.Worker.Do(ctx, session.WorkPrepare, session.Work{Record: rec, Dir: dir}, nil)
-}
-
-// launch starts the processes and captures the project's base beside them.
-func (d *Daemon) launch(ctx context.Context, rec session.Record, env []string, resume bool) (session.Running, error) {
-	policy, err := d.policy(ctx, rec)
-	if err != nil {
-		return session.Running{}, err
-	}
-	l := d.handle(rec)
-	l.Env, l.Policy, l.Resume = env, policy, resume
-	var running session.Running
-	g, gctx := errgroup.WithContext(ctx)
-	if !resume {
-		w := session.Work{Record: rec, Dir: l.Dir, Since: clock()}
-		g.Go(func() error {
-			if err := fault.Hit("start.3.base"); err != nil {
-				return err
-			}
-			return d.opt.Worker.Do(gctx, session.WorkCapture, w, nil)
-		})
-	}
-	g.Go(func() (err error) {
-		if err := fault.Hit("start.4.shim"); err != nil {
-			return err
-		}
-		running, err = d.opt.Launcher.Start(gctx, rec, l)
-		return err
-	})
-	if err := g.Wait(); err != nil {
-		if running.Shim.Pid != 0 {
-			err = undoStack{func(ctx context.Context) error {
-				started := rec
-				started.Running = running
-				return d.opt.Launcher.Stop(ctx, started, l)
-			}}.undo(ctx, err)
-		}
-		return session.Running{}, err
-	}
-	return running, nil
-}
-
-// handle is what is enough of a Launch to reach or end a session.
-func (d *Daemon) handle(rec session.Record) session.Launch {
-	return session.Launch{Dir: d.store.DataDir(rec.UID, rec.ID), Socket: d.shimSocket(rec.ID)}
-}
-
-// clock is the clock that the kernel takes file times from: what is changed after the
-// call has a ctime that is not earlier.
-func clock() safefs.Time {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts); err != nil {
-		return safefs.Time{}
-	}
-	return safefs.Time{Sec: ts.Sec, Nsec: uint32(ts.Nsec)}
 }

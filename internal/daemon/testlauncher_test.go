@@ -26,7 +26,7 @@ var _ session.Launcher = testLauncher{}
 
 func (testLauncher) Start(_ context.Context, r session.Record, l session.Launch) (session.Running, error) {
 	var none session.Running
-	if r.Agent == "fails" {
+	if r.Labels["launch"] == "fails" {
 		return none, &session.StartError{Step: "mount", Message: "no space left on device"}
 	}
 	ready, theirs, err := os.Pipe()

@@ -82,7 +82,7 @@ func testWork(op string, w session.Work) (any, error) {
 	case session.WorkPlaces:
 		return session.Resolve(w)
 	case session.WorkPrepare:
-		return nil, session.Prepare(w.Dir)
+		return session.Prepare(w)
 	case session.WorkCapture:
 		return nil, os.WriteFile(filepath.Join(w.Dir, "project/base/taken"), nil, 0o600)
 	case session.WorkRemove:

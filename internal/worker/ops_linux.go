@@ -20,7 +20,7 @@ func places(_ context.Context, w session.Work) (any, error) {
 }
 
 func prepare(_ context.Context, w session.Work) (any, error) {
-	return nil, session.Prepare(w.Dir)
+	return session.Prepare(w)
 }
 
 // remove removes a session's data directory: by descriptor, never across a mount, and

@@ -1,0 +1,132 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/fault"
+	"github.com/sbxd/sbxd/internal/safefs"
+	"github.com/sbxd/sbxd/masks"
+	"github.com/sbxd/sbxd/session"
+)
+
+// policy reads the host's part of what rec may see, with its agent's profile, and checks
+// every rule's text.
+func (d *Daemon) policy(ctx context.Context, rec session.Record) (session.Policy, error) {
+	var p session.Policy
+	if d.opt.Policy != nil {
+		var err error
+		if p, err = d.opt.Policy(ctx, rec); err != nil {
+			return p, err
+		}
+	}
+	for _, dir := range []string{d.store.Path(), d.opt.RuntimeDir} {
+		if !slices.Contains(p.StateDirs, dir) {
+			p.StateDirs = append(p.StateDirs, dir)
+		}
+	}
+	if rec.Agent != "" {
+		if p.Agent == nil {
+			a, ok := masks.FindAgent(rec.Agent)
+			if !ok {
+				return p, usage("there is no profile of an agent %.40q; there is: %s", rec.Agent, strings.Join(masks.AgentNames(), ", "))
+			}
+			p.Agent = &a
+		}
+		kept, once := d.store.AgentDirs(rec)
+		p.Rules = append(p.Rules, p.Agent.Rules(rec.Home.Real, kept, once)...)
+	}
+	_, err := p.RulesFor(rec)
+	return p, err
+}
+
+// handle is what is enough of a Launch to reach or end a session.
+func (d *Daemon) handle(rec session.Record) session.Launch {
+	return session.Launch{Dir: d.store.DataDir(rec.UID, rec.ID), Socket: d.shimSocket(rec.ID)}
+}
+
+// launch makes the directories of rec that are missing, starts its processes, and
+// beside them captures the project's base, unless rec is resumed and has one.
+func (d *Daemon) launch(ctx context.Context, rec session.Record, env []string, resume bool) (session.Running, error) {
+	policy, err := d.policy(ctx, rec)
+	if err != nil {
+		return session.Running{}, err
+	}
+	l := d.handle(rec)
+	l.Env, l.Policy, l.Resume = env, policy, resume
+	if policy.Agent != nil {
+		l.Env = append(policy.Agent.Environ(rec.Home.Spelled), env...) // the caller's win
+	}
+	warnings, err := d.makeDirs(ctx, rec, policy)
+	if err != nil {
+		return session.Running{}, err
+	}
+	var running session.Running
+	g, gctx := errgroup.WithContext(ctx)
+	if !resume {
+		g.Go(func() error { return d.capture(gctx, rec, clock()) })
+	}
+	g.Go(func() (err error) {
+		if err := fault.Hit("start.4.shim"); err != nil {
+			return err
+		}
+		running, err = d.opt.Launcher.Start(gctx, rec, l)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		if running.Shim.Pid != 0 {
+			err = undoStack{func(ctx context.Context) error {
+				started := rec
+				started.Running = running
+				return d.opt.Launcher.Stop(ctx, started, l)
+			}}.undo(ctx, err)
+		}
+		return session.Running{}, err
+	}
+	running.Warnings = append(warnings, running.Warnings...)
+	return running, nil
+}
+
+// makeDirs makes the session's directories as its user.
+func (d *Daemon) makeDirs(ctx context.Context, rec session.Record, p session.Policy) (warnings []string, err error) {
+	if err := fault.Hit("start.2.dirs"); err != nil {
+		return nil, err
+	}
+	w := session.Work{Record: rec, Dir: d.store.DataDir(rec.UID, rec.ID)}
+	if p.Agent != nil {
+		kept, once := d.store.AgentDirs(rec)
+		w.Own = p.Agent.OwnDirs(rec.Home.Real, kept, once)
+	}
+	if rec.UID == d.uid {
+		return session.Prepare(w)
+	}
+	return warnings, d.opt.Worker.Do(ctx, session.WorkPrepare, w, &warnings)
+}
+
+// capture records the project as the session's base. since is clock before the views
+// were mounted.
+func (d *Daemon) capture(ctx context.Context, rec session.Record, since safefs.Time) error {
+	if err := fault.Hit("start.3.base"); err != nil {
+		return err
+	}
+	w := session.Work{Record: rec, Dir: d.store.DataDir(rec.UID, rec.ID), Since: since}
+	if err := d.opt.Worker.Do(ctx, session.WorkCapture, w, nil); err != nil {
+		return fmt.Errorf("recording the project as it is: %w", err)
+	}
+	return nil
+}
+
+// clock is the clock that the kernel takes file times from: what is changed after the
+// call has a ctime that is not earlier.
+func clock() safefs.Time {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts); err != nil {
+		return safefs.Time{}
+	}
+	return safefs.Time{Sec: ts.Sec, Nsec: uint32(ts.Nsec)}
+}
