@@ -12,8 +12,10 @@ import (
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/config"
 	"github.com/sbxd/sbxd/internal/daemon"
+	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/internal/shim"
 	"github.com/sbxd/sbxd/internal/worker"
+	"github.com/sbxd/sbxd/masks"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -89,8 +91,27 @@ func (a *app) policy(_ context.Context, r session.Record) (session.Policy, error
 		}
 	}
 	p := policyOf(cfg)
-	p.StateDirs = a.ownFiles(cfg, r.Home.Real)
-	return p, nil
+	p.StateDirs, p.Base = a.ownFiles(cfg, r.Home.Real), holder.Base()
+	p.Agent, err = agentOf(cfg, r.Agent)
+	return p, err
+}
+
+// agentOf is an agent's profile with the configuration's changes; nil where it has
+// none.
+func agentOf(cfg config.Config, name string) (*masks.Agent, error) {
+	change, ok := cfg.Agents[name]
+	if !ok {
+		return nil, nil
+	}
+	profile, ok := masks.FindAgent(name)
+	if !ok {
+		profile.Name = name
+	}
+	profile, err := profile.Override(change.Paths, change.Seed, change.Env)
+	if err != nil {
+		return nil, usage{err}
+	}
+	return &profile, nil
 }
 
 // ownFiles are the places of the configuration and of the API socket. No session may
