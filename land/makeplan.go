@@ -121,7 +121,7 @@ func (p *planner) extra(q string) {
 		case !goes && p.opaque[a] && p.base.find(q) != nil:
 			return // the session has it, too, as it was
 		case goes || (p.opaque[a] && reason == ""):
-			if p.isExtra(parentOf(q)) || (isItem && p.verdicts[i] == clash) {
+			if p.isExtra(parentOf(q), a) || (isItem && p.verdicts[i] == clash) {
 				return // named already
 			}
 			if goes {
@@ -136,10 +136,11 @@ func (p *planner) extra(q string) {
 	}
 }
 
-func (p *planner) isExtra(q string) bool {
+// isExtra reports whether q, in the tree at top, is itself something that neither
+// base nor session know.
+func (p *planner) isExtra(q, top string) bool {
 	_, item := p.at[q]
-	_, there := p.now.Nodes[q]
-	return there && !item
+	return q != top && !item && p.now.Nodes[q] != nil && p.base.find(q) == nil
 }
 
 // stay keeps the directory of item i, and those it lies in, which the session

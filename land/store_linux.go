@@ -260,12 +260,12 @@ func encodeOps(ops []Op) []byte {
 		e.path(ops[i].Path)
 		e.nodes(ops[i].New)
 		e.nodes(ops[i].Old)
-		e.uint(uint64(ops[i].Mode)<<1 | flag(ops[i].OtherMode))
+		e.uint(uint64(ops[i].Mode)<<1 | bit(ops[i].OtherMode))
 	}
 	return e.seal(journalMagic)
 }
 
-func flag(on bool) uint64 {
+func bit(on bool) uint64 {
 	if on {
 		return 1
 	}
