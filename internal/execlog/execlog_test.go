@@ -48,7 +48,7 @@ func read(t *testing.T, s *Stream, from int64) (out [3][]byte, lost int64) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		c, err := r.Next(ctx)
 		cancel()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out, lost
 		}
 		if err != nil {
@@ -152,7 +152,7 @@ func TestReadersFollowWhatComes(t *testing.T) {
 			var at int64
 			for {
 				c, err := r.Next(t.Context())
-				if err == io.EOF {
+				if errors.Is(err, io.EOF) {
 					break
 				}
 				if err != nil || c.Lost != 0 || !bytes.Equal(c.Data, pattern(at, int64(len(c.Data)))) {
@@ -259,7 +259,7 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("why")
 	time.AfterFunc(10*time.Millisecond, func() { cancel(why) })
-	if _, err := r.Next(ctx); err != why {
+	if _, err := r.Next(ctx); !errors.Is(err, why) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -285,7 +285,7 @@ func FuzzSegment(f *testing.F) {
 		at := max(from, 0)
 		for {
 			c, err := r.Next(t.Context())
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil || c.Offset != at || int64(len(c.Data))+c.Lost <= 0 {

@@ -84,7 +84,7 @@ func setUp() error {
 // ignored. Caught, not ignored: execve(2) gives a caught signal its default action
 // back in the child, while an ignored one stays ignored.
 func swallowSignals() {
-	signal.Notify(make(chan os.Signal), // nobody listens: they are dropped
+	signal.Notify(make(chan os.Signal, 1), // nobody listens: they are dropped
 		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT,
 		unix.SIGBUS, unix.SIGFPE, unix.SIGUSR1, unix.SIGSEGV, unix.SIGUSR2, unix.SIGPIPE,
 		unix.SIGALRM, unix.SIGTERM, unix.SIGSTKFLT, unix.SIGXCPU, unix.SIGXFSZ,

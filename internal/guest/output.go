@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -62,7 +63,7 @@ func (o *output) copy(b []byte, w *window, send func(int, []byte)) (more bool) {
 			send(o.fd, b[:m])
 		}
 		switch {
-		case os.IsTimeout(err):
+		case errors.Is(err, os.ErrDeadlineExceeded):
 			return o.drain(b, w, send)
 		case err != nil: // of a pty, EIO
 			return false
@@ -81,7 +82,7 @@ func (o *output) drain(b []byte, w *window, send func(int, []byte)) (more bool) 
 			left -= m
 			continue
 		}
-		return err == unix.EAGAIN
+		return errors.Is(err, unix.EAGAIN)
 	}
 	return true
 }

@@ -46,7 +46,7 @@ func TestJobControl(t *testing.T) {
 		s.until("Stopped")
 		s.write("fg\n")
 		s.retype("again")
-		s.write("\x03") // Ctrl-C
+		s.write("\x03")     // Ctrl-C
 		s.until("^C\r\n$ ") // the interrupt drops what was typed before
 		s.write("echo rc=$?\n")
 		s.until("rc=130")

@@ -54,7 +54,7 @@ func TestWriteThenRead(t *testing.T) {
 			t.Errorf("frame %d: header %+v, %d bytes; want %d bytes", i, h, len(got), len(want))
 		}
 	}
-	if _, err := c.Read(&header{}); err != io.EOF {
+	if _, err := c.Read(&header{}); !errors.Is(err, io.EOF) {
 		t.Errorf("read at the end: %v, want io.EOF itself", err)
 	}
 }
@@ -179,7 +179,7 @@ func TestConcurrentWrites(t *testing.T) {
 	for {
 		var h header
 		p, err := to.Read(&h)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
