@@ -55,7 +55,9 @@ func serve(ctx context.Context, a *app, o *serveOptions) error {
 	for _, w := range warnings {
 		opt.Log.Warn("configuration", zap.String("from", w.From), zap.String("note", w.Text))
 	}
-	opt.Launcher, opt.Worker = &shim.Launcher{}, &worker.Starter{}
+	launcher := &shim.Launcher{}
+	defer launcher.Close()
+	opt.Launcher, opt.Worker = launcher, &worker.Starter{}
 	opt.Policy = a.policy
 	return daemon.Run(ctx, opt)
 }
