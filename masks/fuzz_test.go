@@ -202,7 +202,15 @@ func build(t *testing.T, data []byte) (*fakeHost, []Rule) {
 	var rules []Rule
 	for range next() % 6 {
 		class := []Class{Mask, Mask, FinalMask, CarveOut, ReadOnlyInput, Mask}[next()%6]
-		rules = append(rules, Rule{Class: class, Path: where(), Kind: Kind(next() % 3), From: "test", Optional: next()%2 == 0})
+		r := Rule{Class: class, Path: where(), Kind: Kind(next() % 3), From: "test", Optional: next()%2 == 0}
+		rules = append(rules, r)
+		if n := next(); class == CarveOut && n%2 == 0 { // something hidden inside it
+			for _, p := range known {
+				if below(p, r.Path) {
+					rules = append(rules, Rule{Class: []Class{Mask, FinalMask}[n/2%2], Path: p, From: "test"})
+				}
+			}
+		}
 	}
 	return host(t, lines...), rules
 }
