@@ -210,7 +210,7 @@ func (s *fresh) launch(ctx context.Context, o order, files []*os.File) (outcome,
 
 // Dial connects to the shim of r.
 func (l *Launcher) Dial(ctx context.Context, r session.Record, socket string) (net.Conn, error) {
-	if r.Running.Shim.Alive() == proc.Dead {
+	if shim := r.Running.Shim; shim != (proc.ID{}) && shim.Alive() == proc.Dead {
 		return nil, session.ErrGone
 	}
 	var d net.Dialer

@@ -14,9 +14,14 @@ import (
 	"github.com/sbxd/sbxd/session"
 )
 
-// Stop ends every process of r.
+// Stop ends every process of r. Of a record that names none, because it is torn or its
+// start was interrupted, the socket may still lead to a shim.
 func (l *Launcher) Stop(ctx context.Context, r session.Record, launch session.Launch) error {
 	if r.Running.Shim == (proc.ID{}) {
+		if err := l.ask(ctx, r, launch.Socket); err != nil && !errors.Is(err, session.ErrGone) {
+			return fmt.Errorf("end what answers at %s: %w", launch.Socket, err)
+		}
+		_ = os.Remove(launch.Socket)
 		return nil
 	}
 	patience := time.Duration(0)
