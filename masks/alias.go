@@ -94,7 +94,7 @@ func (p *planner) findMountAliases() {
 			case below(r.root, in):
 				alias = r.path
 			}
-			if alias == "" || done[alias] || p.coverAt(alias) != nil || p.overView(alias) {
+			if alias == "" || alias == c.path || done[alias] || p.coverAt(alias) != nil || p.overView(alias) {
 				continue // hidden too, or what the session is about
 			}
 			done[alias] = true

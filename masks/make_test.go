@@ -181,6 +181,8 @@ func TestMountAliases(t *testing.T) {
 	mustMake(t, with(Mount{Point: "/home/u/alias", Root: "/@home/u/p/sub", Dev: 2}), h)           // not what is hidden
 	mustMake(t, with(Mount{Point: "/home/u/alias", Root: "/@home/u/p", Dev: 3}), h)               // another file system
 	mustMake(t, with(Mount{Point: "/home/u/alias", Root: "/@home/u/p", Dev: 2, Hidden: true}), h) // not shown
+	links := host(t, "d /home/u/p", "d /home/u/alias", "f /home/u/real", "l /home/u/p/.env -> ../real")
+	mustMake(t, with(), links) // a link is no alias of itself
 	refused(t, with(Mount{Point: "/home/u/alias", Root: "/@home/u/p", Dev: 2}), h, "/home/u/p/.env", "/home/u/alias/.env", "second mount")
 	refused(t, with(Mount{Point: "/home/u/alias", Root: "/@home/u/.ssh/keys", Dev: 2}), h, "/home/u/.ssh", "/home/u/alias", "second mount")
 	in := with(Mount{Point: "/home/u/alias", Root: "/@home/u/p", Dev: 2})
