@@ -244,7 +244,7 @@ func TestExplain(t *testing.T) {
 }
 
 func FuzzLoad(f *testing.F) {
-	f.Add([]byte(Example()))
+	f.Add(Example())
 	f.Add([]byte("masks = [\"~/.ssh\"]\n[egres]\nmask = \"a\"\nmask = []\n"))
 	f.Add([]byte("a.b.c = {d = [1, {e = 2}]}\n[[x]]\ny = 1979-05-27\n"))
 	f.Add([]byte("[agents.\"~/.\"]\npaths = {\"*\" = \"live\"}\n"))

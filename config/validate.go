@@ -181,8 +181,9 @@ func isEnvName(s string) bool {
 
 func isAgentName(s string) bool {
 	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' && i > 0) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-' && i > 0:
+		default:
 			return false
 		}
 	}

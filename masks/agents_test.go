@@ -245,3 +245,28 @@ func TestMakeOwnDirs(t *testing.T) {
 		t.Error("a file on the way is let through")
 	}
 }
+
+// The documentation lists every profile with every path.
+func TestAgentsAreDocumented(t *testing.T) {
+	b, err := os.ReadFile("../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for line := range strings.SplitSeq(string(b), "\n") {
+		if cells := strings.Split(line, "|"); len(cells) == 5 {
+			rows[strings.Trim(cells[1], " `")] = line
+		}
+	}
+	for _, a := range agents {
+		for _, p := range a.Paths {
+			word := p.Path
+			if p.Mode == RO {
+				word = filepath.Base(p.Path)
+			}
+			if !strings.Contains(rows[a.Name], word) {
+				t.Errorf("docs/config.md does not tell of %s for %s", p.Path, a.Name)
+			}
+		}
+	}
+}

@@ -51,7 +51,7 @@ func checkPlaces(in Input) []error {
 // checkRule looks at one rule by its text.
 func checkRule(in Input, r Rule) error {
 	refuse := func(format string, a ...any) error {
-		return &RuleError{Rule: r, Reason: fmt.Sprintf(format, a...)}
+		return &RuleError{Rule: r, Reason: because(format, a...)}
 	}
 	if !clean(r.Path) || (r.Target != "" && !clean(r.Target)) {
 		return refuse("is not an absolute path without . and ..")
@@ -134,7 +134,7 @@ func checkCarve(in Input, r Rule, refuse refusal) error {
 func checkContradiction(in Input, carve Rule) error {
 	for _, m := range in.Rules {
 		if m.Class == Mask && m.Path == carve.Path {
-			return &RuleError{Rule: carve, Reason: fmt.Sprintf("is hidden by the mask of %s; remove one of the two", m.From)}
+			return &RuleError{Rule: carve, Reason: because("is hidden by the mask of %s; remove one of the two", m.From)}
 		}
 	}
 	return nil

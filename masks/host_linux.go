@@ -29,7 +29,7 @@ func (OS) Lstat(path string) (Info, error) {
 }
 
 func infoOf(st *unix.Stat_t) Info {
-	info := Info{Type: Other, ID: FileID{Dev: st.Dev, Ino: st.Ino}, Nlink: uint64(st.Nlink)}
+	info := Info{Type: Other, ID: FileID{Dev: st.Dev, Ino: st.Ino}, Nlink: uint64(st.Nlink)} //nolint:unconvert // 32 bits on arm64
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		info.Type = File

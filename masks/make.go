@@ -2,7 +2,6 @@ package masks
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 )
 
@@ -102,11 +101,11 @@ func (p *planner) own() []Rule {
 }
 
 func (p *planner) refuse(r Rule, format string, a ...any) {
-	p.errs = append(p.errs, &RuleError{Rule: r, Reason: fmt.Sprintf(format, a...)})
+	p.errs = append(p.errs, &RuleError{Rule: r, Reason: because(format, a...)})
 }
 
 func (p *planner) warn(r Rule, format string, a ...any) {
-	line := (&RuleError{Rule: r, Reason: fmt.Sprintf(format, a...)}).Error()
+	line := (&RuleError{Rule: r, Reason: because(format, a...)}).Error()
 	if !p.warned[line] {
 		p.warned[line] = true
 		p.plan.Warnings = append(p.plan.Warnings, line)

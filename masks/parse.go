@@ -2,6 +2,9 @@ package masks
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/sbxd/sbxd/internal/hostpath"
 )
@@ -34,7 +37,25 @@ type RuleError struct {
 }
 
 func (e *RuleError) Error() string {
-	return fmt.Sprintf("%s %s (%s) %s", e.Rule.Class, e.Rule.Path, e.Rule.From, e.Reason)
+	return fmt.Sprintf("%s %s (%s) %s", e.Rule.Class, oneLine(e.Rule.Path), e.Rule.From, e.Reason)
+}
+
+// because makes the reason of a RuleError; paths in it stay on their line.
+func because(format string, a ...any) string {
+	for i, v := range a {
+		if path, ok := v.(string); ok {
+			a[i] = oneLine(path)
+		}
+	}
+	return fmt.Sprintf(format, a...)
+}
+
+// oneLine quotes a path that would not stay on its line.
+func oneLine(path string) string {
+	if strings.ContainsFunc(path, func(r rune) bool { return !strconv.IsPrint(r) }) || !utf8.ValidString(path) {
+		return strconv.Quote(path)
+	}
+	return path
 }
 
 func (c Class) String() string {
