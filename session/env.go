@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-
-	"github.com/google/renameio/v2"
 )
 
 // Bounds of a session's environment: below the kernel's limit for one string
@@ -59,15 +57,15 @@ func EnvNames(env []string) []string {
 	return names
 }
 
-// writeEnv keeps env NUL-separated in a file of mode 0600, as /proc/PID/environ does:
-// a value may hold any other byte.
-func writeEnv(name string, env []string) error {
+// encodeEnv keeps env NUL-separated, as /proc/PID/environ does: a value may hold any
+// other byte.
+func encodeEnv(env []string) []byte {
 	var b bytes.Buffer
 	for _, kv := range env {
 		b.WriteString(kv)
 		b.WriteByte(0)
 	}
-	return renameio.WriteFile(name, b.Bytes(), 0o600, renameio.WithStaticPermissions(0o600))
+	return b.Bytes()
 }
 
 // Env reads the environment of id.

@@ -46,7 +46,8 @@ func newStore(root *Root) (*Store, error) {
 func (s *Store) dir(id ID) string { return filepath.Join(s.records(), string(id)) }
 
 // Create makes the session's record directory under a name that is none, with the
-// record and the environment in it, and renames it into place.
+// record and the environment in it, and renames it into place. It is on disk for good
+// after Sync, which may run beside the rest of a start.
 func (s *Store) Create(r Record, env []string) error {
 	if !isID(string(r.ID)) || !r.State.Known() {
 		return fmt.Errorf("creating a record: id %q, state %q: %w", r.ID, r.State, ErrRefused)
@@ -59,9 +60,6 @@ func (s *Store) Create(r Record, env []string) error {
 	if err == nil {
 		err = os.Rename(tmp, s.dir(r.ID))
 	}
-	if err == nil {
-		err = syncDir(s.records())
-	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("creating session %s: %w", r.ID, err), os.RemoveAll(tmp))
 	}
@@ -69,10 +67,32 @@ func (s *Store) Create(r Record, env []string) error {
 }
 
 func (s *Store) fill(dir string, r Record, env []string) error {
-	if err := writeEnv(filepath.Join(dir, envFile), env); err != nil {
+	b, err := encodeRecord(r)
+	if err != nil {
 		return err
 	}
-	return writeRecord(dir, r)
+	return errors.Join(writeNew(filepath.Join(dir, envFile), encodeEnv(env)), writeNew(filepath.Join(dir, recordFile), b))
+}
+
+// writeNew writes a file in a directory that nobody knows yet.
+func writeNew(name string, b []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
+}
+
+// Sync puts a session that was created on disk for good.
+func (s *Store) Sync(id ID) error {
+	dir := s.dir(id)
+	for _, path := range []string{filepath.Join(dir, envFile), filepath.Join(dir, recordFile), dir, s.records()} {
+		if err := syncPath(path); err != nil {
+			return fmt.Errorf("creating session %s: %w", id, err)
+		}
+	}
+	return nil
 }
 
 // Save writes the record anew: a temporary file, synced, renamed, the directory
@@ -94,21 +114,27 @@ func (s *Store) Torn(id ID) bool {
 	return s.torn[id]
 }
 
-func writeRecord(dir string, r Record) error {
+func encodeRecord(r Record) ([]byte, error) {
 	r.Format = Format
 	b, err := json.MarshalIndent(r, "", "  ")
+	return append(b, '\n'), err
+}
+
+func writeRecord(dir string, r Record) error {
+	b, err := encodeRecord(r)
 	if err != nil {
 		return err
 	}
 	name := filepath.Join(dir, recordFile)
-	if err := renameio.WriteFile(name, append(b, '\n'), 0o600, renameio.WithStaticPermissions(0o600)); err != nil {
+	if err := renameio.WriteFile(name, b, 0o600, renameio.WithStaticPermissions(0o600)); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return syncPath(dir)
 }
 
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
+// syncPath syncs a file or directory.
+func syncPath(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
@@ -192,7 +218,7 @@ func (s *Store) Retire(id ID) (string, error) {
 	if err := os.Rename(s.dir(id), old); err != nil {
 		return "", fmt.Errorf("removing session %s: %w", id, err)
 	}
-	return old, syncDir(s.records())
+	return old, syncPath(s.records())
 }
 
 // Retired lists the ids whose removal was decided and not finished.
@@ -219,7 +245,7 @@ func (s *Store) Purge(id ID) error {
 	if err := os.RemoveAll(filepath.Join(s.records(), removing+string(id))); err != nil {
 		return fmt.Errorf("removing session %s: %w", id, err)
 	}
-	return syncDir(s.records())
+	return syncPath(s.records())
 }
 
 // clearNew removes records that were never renamed into place: no process knows them.

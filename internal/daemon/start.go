@@ -143,12 +143,18 @@ func (d *Daemon) start(ctx context.Context, c caller, rec session.Record, env []
 		return rec, err
 	}
 	d.record(rec, c, "start", "", nil)
+	synced := make(chan error, 1)
+	go func() { synced <- d.store.Sync(rec.ID) }() // the disk takes as long as a process
 	running, err := d.launch(ctx, rec, env, false)
+	syncErr := <-synced
 	if err != nil {
 		return rec, err
 	}
-	back.push(func(ctx context.Context) error { return d.opt.Launcher.Stop(ctx, rec, d.handle(rec)) })
 	rec.Running, rec.View = running, running.View
+	back.push(func(ctx context.Context) error { return d.opt.Launcher.Stop(ctx, rec, d.handle(rec)) })
+	if syncErr != nil {
+		return rec, syncErr
+	}
 	if err := fault.Hit("start.5.running"); err != nil {
 		return rec, err
 	}
