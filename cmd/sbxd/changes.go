@@ -40,7 +40,7 @@ func describe(c api.Change) string {
 	case c.Op == "add" && c.Type == "file":
 		more = append(more, bytesOf(c.Size))
 	}
-	if c.OldMode != "" && c.OldMode != c.Mode {
+	if c.OldMode != "" && c.Mode != "" && c.OldMode != c.Mode {
 		more = append(more, c.OldMode+" -> "+c.Mode)
 	}
 	if c.Note != "" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -64,7 +65,7 @@ func (a *app) explain(ctx context.Context, args []string) (api.Explanation, erro
 	if err != nil {
 		return api.Explanation{}, err
 	}
-	path := args[0]
+	path := a.expand(args[0])
 	if !filepath.IsAbs(path) {
 		s, err := client.Session(ctx, args[1])
 		if err != nil {
@@ -75,9 +76,17 @@ func (a *app) explain(ctx context.Context, args []string) (api.Explanation, erro
 	return client.Explain(ctx, args[1], path)
 }
 
+// expand reads "~/" as rules do, where no shell did.
+func (a *app) expand(path string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		return filepath.Join(a.getenv("HOME"), rest)
+	}
+	return path
+}
+
 // explainHere plans a session of the working directory, and starts none.
 func (a *app) explainHere(path string) (api.Explanation, error) {
-	abs, err := absolute(path)
+	abs, err := absolute(a.expand(path))
 	if err != nil {
 		return api.Explanation{}, err
 	}

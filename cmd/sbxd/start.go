@@ -111,9 +111,20 @@ func (o *startOptions) request(a *app) (api.StartRequest, error) {
 	if err != nil {
 		return api.StartRequest{}, err
 	}
+	cfg, err := a.load()
+	if err != nil {
+		return api.StartRequest{}, faults(a, err)
+	}
+	passed, err := environment(a.getenv, nil, cfg.Env)
+	if err != nil {
+		return api.StartRequest{}, err
+	}
 	env, err := environment(a.getenv, o.envFiles, o.env)
 	if err != nil {
 		return api.StartRequest{}, err
+	}
+	if o.network == "" {
+		o.network = cfg.Network.Default
 	}
 	labels, err := pairs(o.labels)
 	if err != nil {
@@ -122,7 +133,7 @@ func (o *startOptions) request(a *app) (api.StartRequest, error) {
 	return api.StartRequest{
 		Project: project, Agent: o.agent, Name: o.name, Labels: labels, Parent: o.parent,
 		Masks: o.masks, Carves: o.carves, FinalMasks: o.finalMasks, ReadOnly: o.readOnly,
-		Network: o.network, Backend: o.backend, Home: a.getenv("HOME"), Env: env, RunAs: o.runAs,
+		Network: o.network, Backend: o.backend, Home: a.getenv("HOME"), Env: lastOfEach(append(passed, env...)), RunAs: o.runAs,
 	}, nil
 }
 
@@ -181,6 +192,22 @@ func environment(getenv func(string) string, files, flags []string) ([]string, e
 		out = append(out, name+"="+value)
 	}
 	return out, nil
+}
+
+// lastOfEach keeps the last value of each name, in the order of their first mention.
+func lastOfEach(env []string) []string {
+	at := map[string]int{}
+	var out []string
+	for _, kv := range env {
+		name, _, _ := strings.Cut(kv, "=")
+		if i, ok := at[name]; ok {
+			out[i] = kv
+			continue
+		}
+		at[name] = len(out)
+		out = append(out, kv)
+	}
+	return out
 }
 
 // readEnvFile reads NAME=VALUE lines; empty lines and those that begin with # are

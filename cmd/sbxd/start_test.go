@@ -54,11 +54,17 @@ func TestRequestKeepsTheCallersSpelling(t *testing.T) {
 	}
 	t.Chdir(dir)
 	a := testApp(t)
-	a.getenv = func(k string) string { return map[string]string{"HOME": "/home/u"}[k] }
-	o := &startOptions{project: "sub/../app", labels: []string{"thread=7", "k=v=w"}, masks: []string{"~/x", ".env"}}
+	empty := filepath.Join(dir, "config.toml")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.getenv = func(k string) string {
+		return map[string]string{"HOME": "/home/u", "SBXD_CONFIG": empty, "LANG": "C", "TZ": "UTC"}[k]
+	}
+	o := &startOptions{project: "sub/../app", env: []string{"TZ=CET"}, labels: []string{"thread=7", "k=v=w"}, masks: []string{"~/x", ".env"}}
 	got, err := o.request(a)
 	want := api.StartRequest{
-		Project: filepath.Join(dir, "app"), Home: "/home/u",
+		Project: filepath.Join(dir, "app"), Home: "/home/u", Network: "off", Env: []string{"LANG=C", "TZ=CET"},
 		Labels: map[string]string{"thread": "7", "k": "v=w"}, Masks: []string{"~/x", ".env"},
 	}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
