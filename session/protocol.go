@@ -139,6 +139,12 @@ type ShimStatus struct {
 	LogError string `json:"log_error,omitempty"`
 }
 
+// Layers that the guest may say it lacks (Msg.Missing of ready).
+const (
+	MissingLandlock = "landlock"
+	MissingScopes   = "landlock-scopes" // for abstract sockets and signals: ABI 6
+)
+
 // Exit codes that are not the command's own, as `docker exec` gives them.
 const (
 	CodeOurs     = 125 // we could not start it

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sbxd/sbxd/internal/feature"
 	"github.com/sbxd/sbxd/internal/landlock"
+	"github.com/sbxd/sbxd/session"
 )
 
 // job asks the starter thread for one process.
@@ -55,14 +56,14 @@ func confine() (missing []string, err error) {
 		return nil, fmt.Errorf("set no_new_privs: %w", err)
 	}
 	if feature.Off("landlock") {
-		return []string{"landlock"}, nil
+		return []string{session.MissingLandlock}, nil
 	}
 	err = landlock.Restrict(landlock.Options{})
 	if errors.Is(err, landlock.ErrUnsupported) {
-		return []string{"landlock"}, nil
+		return []string{session.MissingLandlock}, nil
 	}
 	if err == nil && landlock.ABI() < landlock.ScopeABI {
-		missing = append(missing, "landlock-scopes")
+		missing = append(missing, session.MissingScopes)
 	}
 	return missing, err
 }

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sbxd/sbxd/internal/wire"
@@ -22,6 +23,10 @@ func (s *shim) greet(deadline time.Time) ([]string, error) {
 	}
 	if m.Type != session.MsgReady || len(m.Missing) > maxMissing {
 		return nil, fmt.Errorf("the guest said %.20q where it should be ready", m.Type)
+	}
+	if s.record.Network == "open" && (slices.Contains(m.Missing, session.MissingScopes) || slices.Contains(m.Missing, session.MissingLandlock)) {
+		return nil, fmt.Errorf("%w: an open network shares the host's abstract sockets, and this kernel's Landlock "+
+			"cannot keep a session from them (it needs ABI 6, Linux 6.12); use --network off", session.ErrRefused)
 	}
 	s.guest = conn
 	return m.Missing, s.inner.guest.SetDeadline(time.Time{})
