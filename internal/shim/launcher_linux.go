@@ -116,8 +116,10 @@ func (l *Launcher) start(ctx context.Context, r session.Record, launch session.L
 	}
 	s.end()
 	switch {
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return session.Running{}, fmt.Errorf("start the session: it takes longer than %v", startTimeout)
 	case ctx.Err() != nil:
-		return session.Running{}, fmt.Errorf("start the session: %w after %v", context.Cause(ctx), startTimeout)
+		return session.Running{}, fmt.Errorf("start the session: %w", context.Cause(ctx))
 	case err != nil:
 		return session.Running{}, fmt.Errorf("start the session: its shim ended: %w", err)
 	case out.Rule:

@@ -162,12 +162,12 @@ func (in *inner) ready(deadline time.Time) (sandbox, error) {
 	return s, nil
 }
 
-// kill ends the sandbox: with the monitor, by --die-with-parent, everything goes.
+// kill ends the sandbox: the monitor, and what it leaves to us.
 func (in *inner) kill() {
 	if in.process != nil {
 		_ = in.process.Kill()
 		_, _ = in.process.Wait()
-		reap()
+		endOrphans()
 	}
 	in.close()
 }
@@ -180,19 +180,6 @@ func (in *inner) close() {
 	}
 	if in.status != nil {
 		_ = in.status.Close()
-	}
-}
-
-// reap takes the exit of every orphan that came to us as their subreaper.
-func reap() {
-	for {
-		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || pid <= 0 {
-			return
-		}
 	}
 }
 

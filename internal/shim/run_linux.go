@@ -36,7 +36,7 @@ func (s *shim) serve() {
 	_ = s.execs.Run() // a guest that broke the protocol ends like one that was killed
 	_ = s.inner.process.Kill()
 	_, _ = s.inner.process.Wait()
-	reap()
+	endOrphans()
 	s.execs.Drain(drainTime)
 	_ = s.listener.Close()
 	<-served

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -53,11 +54,13 @@ func Main() int {
 		return 1 // the launcher went away: nobody to tell
 	}
 	s := &shim{order: o, record: o.Record, launch: o.Launch, waiting: waiting}
+	begun := s.mind(conn)
 	running, err := s.start(files)
 	out := outcome{Running: running}
 	if err != nil {
 		out = failure(err)
 	}
+	begun() // from here on the launcher may go
 	answered := gob.NewEncoder(conn).Encode(out)
 	_ = conn.Close()
 	if err != nil {
@@ -69,6 +72,25 @@ func Main() int {
 	}
 	s.serve()
 	return 0
+}
+
+// mind ends the start and this process when the launcher goes away or gives up, which
+// is to close its end: nobody would ever know of the session. begun is called when the
+// start is through.
+func (s *shim) mind(conn net.Conn) (begun func()) {
+	var through atomic.Bool
+	go func() {
+		_, _ = conn.Read(make([]byte, 1)) // the launcher has nothing more to say
+		if through.CompareAndSwap(false, true) {
+			endOrphans()
+			os.Exit(1)
+		}
+	}()
+	return func() {
+		if !through.CompareAndSwap(false, true) {
+			select {} // it is ending
+		}
+	}
 }
 
 func launchConn() (*net.UnixConn, error) {

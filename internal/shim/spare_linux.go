@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sbxd/sbxd/internal/feature"
+	"github.com/sbxd/sbxd/internal/proc"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -35,18 +36,24 @@ func prestart() *prestarted {
 	return &prestarted{inner: in, mounts: sum}
 }
 
-// take returns the waiting holder if it fits: it has its own network namespace, no
+// take returns the waiting holder if it fits: it lives, has its own network namespace, no
 // layers, and saw the host's mounts as they are now, since later ones stay invisible
 // to it. One that does not fit is ended.
 func (p *prestarted) take(openNet bool, layers []*os.File) *inner {
 	if p == nil {
 		return nil
 	}
-	if sum, ok := mountsSum(); !ok || sum != p.mounts || openNet || len(layers) > 0 {
+	sum, ok := mountsSum()
+	if !ok || sum != p.mounts || openNet || len(layers) > 0 || p.ended() {
 		p.inner.kill()
 		return nil
 	}
 	return p.inner
+}
+
+func (p *prestarted) ended() bool {
+	_, err := proc.Of(p.inner.process.Pid)
+	return err != nil
 }
 
 func mountsSum() (sum [sha256.Size]byte, ok bool) {
@@ -99,9 +106,11 @@ func (l *Launcher) Close() {
 	}
 }
 
-// end ends a shim that has no session.
+// end ends a shim that has no session. It gets a moment to end by itself, and with it
+// what it has started: a payload whose monitor was killed with the shim has no parent.
 func (s *fresh) end() {
-	_ = s.process.Signal(syscall.SIGKILL)
-	_, _ = s.process.Wait()
 	_ = s.conn.Close()
+	ended := time.AfterFunc(killTimeout, func() { _ = s.process.Signal(syscall.SIGKILL) })
+	defer ended.Stop()
+	_, _ = s.process.Wait()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -18,11 +19,7 @@ import (
 // start was interrupted, the socket may still lead to a shim.
 func (l *Launcher) Stop(ctx context.Context, r session.Record, launch session.Launch) error {
 	if r.Running.Shim == (proc.ID{}) {
-		if err := l.ask(ctx, r, launch.Socket); err != nil && !errors.Is(err, session.ErrGone) {
-			return fmt.Errorf("end what answers at %s: %w", launch.Socket, err)
-		}
-		_ = os.Remove(launch.Socket)
-		return nil
+		return l.stopUnknown(ctx, r, launch.Socket)
 	}
 	patience := time.Duration(0)
 	if err := l.ask(ctx, r, launch.Socket); err == nil {
@@ -35,6 +32,25 @@ func (l *Launcher) Stop(ctx context.Context, r session.Record, launch session.La
 	}
 	_ = os.Remove(launch.Socket)
 	return nil
+}
+
+// stopUnknown ends what the socket leads to. A shim whose daemon died while it was
+// starting ends by itself, unless it had answered already; either way the kernel refuses
+// a connection as soon as no process has the socket.
+func (l *Launcher) stopUnknown(ctx context.Context, r session.Record, socket string) error {
+	const pause = 10 * time.Millisecond
+	for end := time.Now().Add(startTimeout); ; time.Sleep(pause) {
+		err := l.ask(ctx, r, socket)
+		switch {
+		case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+			_ = os.Remove(socket)
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case time.Now().After(end):
+			return fmt.Errorf("somebody has the socket %s and does not end", socket)
+		}
+	}
 }
 
 // ask lets the shim end its session and waits for its word.
