@@ -8,10 +8,11 @@ import (
 )
 
 // How much of the host's tree is looked at for further names of a hidden file: below
-// a hidden directory, and, only if some hidden file has another link, below HOME,
-// project and inputs. The second is bounded by patience: some 2 µs an entry.
+// each hidden directory at every start, upper levels first, where keys lie; and, only
+// if some hidden file has another link, below HOME, project and inputs. An entry costs
+// some 2 µs, so the first is a few milliseconds at most, the second a few seconds.
 const (
-	aliasDirLimit = 4096
+	aliasDirLimit = 1024
 	aliasLimit    = 1 << 20
 )
 
