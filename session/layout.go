@@ -16,6 +16,7 @@ const (
 	recordFile = "session.json"
 	eventsFile = "events.jsonl"
 	envFile    = "env"
+	trustFile  = "trust.json"
 	sessionsIn = "sessions"
 	landsIn    = "lands"
 
@@ -51,6 +52,9 @@ func (r *Root) Of(uid int) string {
 func (r *Root) DataDir(uid int, id ID) string {
 	return filepath.Join(r.Of(uid), sessionsIn, string(id))
 }
+
+// TrustFile returns the file that names the projects whose own files count for uid.
+func (r *Root) TrustFile(uid int) string { return filepath.Join(r.Of(uid), trustFile) }
 
 // LandsDir returns the directory that holds the landings of uid.
 func (r *Root) LandsDir(uid int) string { return filepath.Join(r.Of(uid), landsIn) }

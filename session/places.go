@@ -39,7 +39,10 @@ func Resolve(w Work) (Places, error) {
 		return Places{}, err
 	}
 	p := Places{Project: project, Home: home}
-	return p, p.check(w.Root)
+	if err := p.check(w.Root); err != nil {
+		return p, err
+	}
+	return p, p.tighten(w.Trust)
 }
 
 func refuse(hint, format string, args ...any) error {

@@ -2,13 +2,14 @@ package session
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sbxd/sbxd/internal/hostpath"
 	"github.com/sbxd/sbxd/masks"
 )
 
 // RulesFor returns all path rules of r under p except the built-in ones: the host's
-// first, then the caller's. Every path is read in the one way of package hostpath;
+// first, then those of the project's own file, then the caller's. Every path is read in the one way of package hostpath;
 // ErrRefused names the flag or file of one that cannot be.
 func (p Policy) RulesFor(r Record) ([]masks.Rule, error) {
 	base := hostpath.Base{
@@ -16,7 +17,7 @@ func (p Policy) RulesFor(r Record) ([]masks.Rule, error) {
 		Project: r.Project.Real, ProjectSpelled: r.Project.Spelled,
 	}
 	rules := append([]masks.Rule(nil), p.Rules...)
-	for _, src := range p.Given {
+	for _, src := range slices.Concat(p.Given, r.Tight) {
 		more, err := parse(src.Rules, base, [...]string{src.From, src.From, src.From, src.From})
 		if err != nil {
 			return nil, err

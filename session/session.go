@@ -64,6 +64,10 @@ type Record struct {
 	Home    Place  `json:"home"`
 	Agent   string `json:"agent,omitempty"`
 	Given   Given  `json:"given"`
+	// Tight are the rules of the project's own file at the last start; Notes what that
+	// start had to say beside.
+	Tight []Source `json:"tight,omitempty"`
+	Notes []string `json:"notes,omitempty"`
 	// Network is off or open. Backend is what was asked for (auto, kernel, unionfs);
 	// View is the one that was chosen at the last start.
 	Network  string   `json:"network"`

@@ -33,6 +33,7 @@ const (
 	WorkExecs   = "execs"   // []api.Command, of a session that does not run
 	WorkLog     = "log"     // []byte: the output of one of them
 	WorkExplain = "explain" // api.Explanation
+	WorkTrust   = "trust"   // api.Trusted
 	WorkRemove  = "remove"  // nothing; removes the data directory
 )
 
@@ -43,6 +44,7 @@ type Work struct {
 	Dir    string `json:"dir,omitempty"`   // the session's data directory
 	Lands  string `json:"lands,omitempty"` // of the uid
 	Root   string `json:"root,omitempty"`  // the state root
+	Trust  string `json:"trust,omitempty"` // of the uid: which projects' files count (places, trust)
 	// Policy is that of Launch: what is masked never lands.
 	Policy Policy `json:"policy,omitzero"`
 
@@ -56,7 +58,7 @@ type Work struct {
 	Exec     string   `json:"exec,omitempty"`     // of log
 	From     int64    `json:"from,omitempty"`     // of log
 
-	Path    string          `json:"path,omitempty"`    // of explain
+	Path    string          `json:"path,omitempty"`    // of explain and trust
 	Landing string          `json:"landing,omitempty"` // of undo
 	Home    bool            `json:"home,omitempty"`    // of diff
 	Text    bool            `json:"text,omitempty"`    // of diff
@@ -68,6 +70,11 @@ type Work struct {
 type Places struct {
 	Project Place `json:"project"`
 	Home    Place `json:"home"`
+
+	// What the project's own file says, when it counts; Notes say why it does not.
+	Tight      []Source `json:"tight,omitempty"`
+	NetworkOff bool     `json:"network_off,omitempty"`
+	Notes      []string `json:"notes,omitempty"`
 }
 
 // APIError gives err the exit code that its kind has. What is an *api.Error already

@@ -40,6 +40,7 @@ var commands = []struct {
 	{"doctor", newDoctor},
 	{"config", newConfig},
 	{"policy", newPolicy},
+	{"trust", newTrust},
 	{"serve", newServe},
 	{"version", newVersion},
 }

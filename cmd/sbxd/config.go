@@ -9,6 +9,7 @@ import (
 
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/config"
+	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/masks"
 	"github.com/sbxd/sbxd/session"
 )
@@ -138,7 +139,9 @@ func (a *app) load() (config.Config, error) {
 // policyOf is the configuration's part of what every session sees.
 func policyOf(cfg config.Config) session.Policy {
 	p := session.Policy{
+		Base:    holder.Base(),
 		Bwrap:   cfg.Bwrap,
+		LogSize: int64(cfg.Limits.LogMiB) << 20,
 		TmpSize: int64(cfg.Limits.TmpMiB) << 20,
 		ShmSize: int64(cfg.Limits.ShmMiB) << 20,
 	}

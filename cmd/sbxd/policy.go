@@ -10,8 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sbxd/sbxd/api"
-	"github.com/sbxd/sbxd/internal/holder"
-	"github.com/sbxd/sbxd/masks"
+	"github.com/sbxd/sbxd/internal/worker"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -108,18 +107,7 @@ func (a *app) explainHere(path string) (api.Explanation, error) {
 		return api.Explanation{}, err
 	}
 	rec.Home, rec.Project = places.Home, places.Project
-	rules, err := p.RulesFor(rec)
-	if err != nil {
-		return api.Explanation{}, err
-	}
-	plan, err := masks.Make(masks.Input{
-		Home: rec.Home.Real, HomeSpelled: rec.Home.Spelled, Project: rec.Project.Real, ProjectSpelled: rec.Project.Spelled,
-		Base: holder.Base(), StateDirs: p.StateDirs, Rules: rules,
-	}, masks.OS{})
-	if err != nil {
-		return api.Explanation{}, &api.Error{Code: api.ExitRefused, Message: err.Error()}
-	}
-	return explanation(plan.Explain(abs)), nil
+	return worker.Explain(session.Work{Record: rec, Policy: p, Path: abs})
 }
 
 func printExplanation(a *app, e api.Explanation) error {
@@ -131,27 +119,4 @@ func printExplanation(a *app, e api.Explanation) error {
 		list = append(list, fact{"note", n})
 	}
 	return facts(a.out, list)
-}
-
-// accesses are the words of the API for a plan's verdicts.
-var accesses = map[masks.Verdict]string{
-	masks.Hidden: "hidden", masks.ReadOnly: "read-only", masks.Copied: "writable",
-	masks.Writable: "live", masks.Own: "live", masks.Absent: "absent",
-}
-
-func explanation(e masks.Explanation) api.Explanation {
-	out := api.Explanation{Path: e.Path, Access: accesses[e.Verdict], Rule: "no rule", Why: e.Rule.Why}
-	if e.Rule.From != "" {
-		out.Rule = fmt.Sprintf("%s %s (%s)", e.Rule.Class, e.Rule.Path, e.Rule.From)
-	}
-	if e.Real != e.Path {
-		out.Notes = append(out.Notes, "it leads to "+e.Real)
-	}
-	if e.Replaced != nil {
-		out.Notes = append(out.Notes, "a directory of sbxd's own stands there")
-	}
-	for _, s := range e.Chain {
-		out.Chain = append(out.Chain, fmt.Sprintf("%s %s (%s)", s.Op, s.Path, s.Rule.From))
-	}
-	return out
 }

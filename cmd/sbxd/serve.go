@@ -12,7 +12,6 @@ import (
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/config"
 	"github.com/sbxd/sbxd/internal/daemon"
-	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/internal/shim"
 	"github.com/sbxd/sbxd/internal/worker"
 	"github.com/sbxd/sbxd/masks"
@@ -93,7 +92,7 @@ func (a *app) policy(_ context.Context, r session.Record) (session.Policy, error
 		}
 	}
 	p := policyOf(cfg)
-	p.StateDirs, p.Base = a.ownFiles(cfg, r.Home.Real), holder.Base()
+	p.StateDirs = a.ownFiles(cfg, r.Home.Real)
 	p.Agent, err = agentOf(cfg, r.Agent)
 	return p, err
 }

@@ -46,6 +46,7 @@ func (d *Daemon) handler() http.Handler {
 		"GET /lands":                   d.getLands,
 		"POST /lands/{landing}/undo":   d.postUndo,
 		"POST /sweep":                  d.postSweep,
+		"POST /trust":                  d.postTrust,
 		"GET /version":                 d.getVersion,
 		"GET /events":                  d.getEvents,
 		"/":                            noEndpoint,

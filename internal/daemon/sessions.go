@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/sbxd/sbxd/api"
@@ -16,7 +17,7 @@ func (d *Daemon) show(r session.Record) api.Session {
 	s := api.Session{
 		ID: string(r.ID), Name: r.Name, Labels: r.Labels, Parent: string(r.Parent), State: string(r.State), Reason: r.Reason,
 		UID: r.UID, Project: r.Project.Spelled, Home: r.Home.Spelled, Agent: r.Agent, Backend: r.View, Network: r.Network,
-		Created: r.Created, Started: r.Started, Stopped: r.Stopped, Missing: r.Running.Missing, Warnings: r.Running.Warnings,
+		Created: r.Created, Started: r.Started, Stopped: r.Stopped, Missing: r.Running.Missing, Warnings: slices.Concat(r.Notes, r.Running.Warnings),
 		Dir: d.store.DataDir(r.UID, r.ID), File: d.store.File(r.ID), EnvNames: r.EnvNames,
 	}
 	if s.Backend == "" {
@@ -162,6 +163,9 @@ func (d *Daemon) resume(ctx context.Context, rec *session.Record) error {
 	if !places.Project.Same(rec.Project) || !places.Home.Same(rec.Home) || places.Project.Real != rec.Project.Real {
 		return refused("start a new session; sbxd diff still shows the work of this one",
 			"the project or HOME of session %s is not the directory it was", rec.ID)
+	}
+	if err := rec.Use(places); err != nil {
+		return err
 	}
 	env, err := d.store.Env(rec.ID)
 	if err != nil {

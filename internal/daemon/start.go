@@ -69,7 +69,9 @@ func (d *Daemon) plan(ctx context.Context, c caller, req api.StartRequest) (sess
 	if err != nil {
 		return rec, err
 	}
-	rec.Project, rec.Home = places.Project, places.Home
+	if err := rec.Use(places); err != nil {
+		return rec, err
+	}
 	_, err = d.policy(ctx, rec)
 	return rec, err
 }
@@ -119,7 +121,7 @@ func homeOf(c caller, own owner, asked string) string {
 
 // places finds out where a session works: here, when we are its user, else by a worker.
 func (d *Daemon) places(ctx context.Context, rec session.Record) (p session.Places, err error) {
-	w := session.Work{Record: rec, Root: d.store.Path()}
+	w := session.Work{Record: rec, Root: d.store.Path(), Trust: d.store.TrustFile(rec.UID)}
 	if rec.UID == d.uid {
 		return session.Resolve(w)
 	}

@@ -18,10 +18,14 @@ var access = map[masks.Verdict]string{
 	masks.Own: "live", masks.Copied: "writable", masks.Absent: "absent",
 }
 
-func explain(_ context.Context, w session.Work) (any, error) {
+func explain(_ context.Context, w session.Work) (any, error) { return Explain(w) }
+
+// Explain tells what the session w.Record makes of w.Path under w.Policy. It looks with
+// the rights of the calling process.
+func Explain(w session.Work) (api.Explanation, error) {
 	plan, err := maskPlan(w)
 	if err != nil {
-		return nil, err
+		return api.Explanation{}, err
 	}
 	e := plan.Explain(w.Path)
 	out := api.Explanation{Path: e.Path, Access: access[e.Verdict], Rule: ruleText(e.Rule), Why: e.Rule.Why}

@@ -19,6 +19,8 @@ func places(_ context.Context, w session.Work) (any, error) {
 	return p, nil
 }
 
+func trust(_ context.Context, w session.Work) (any, error) { return session.Trust(w) }
+
 func prepare(_ context.Context, w session.Work) (any, error) {
 	return session.Prepare(w)
 }

@@ -40,6 +40,7 @@ var operations = map[string]operation{
 	session.WorkExecs:   execs,
 	session.WorkLog:     output,
 	session.WorkExplain: explain,
+	session.WorkTrust:   trust,
 	session.WorkRemove:  remove,
 }
 
