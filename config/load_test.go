@@ -89,7 +89,7 @@ func TestB170(t *testing.T) {
 			t.Errorf("--mask %q: %v", m, err)
 		}
 	}
-	wantFaults(t, faults(t, "masks = [\"**/.env\"]\n"), "1 masks[0]: path \"**/.env\": is relative")
+	wantFaults(t, faults(t, "masks = [\"**/.env\"]\n"), "1 masks[0]: path \"**/.env\": a pattern needs the unionfs backend")
 	wantFaults(t, faults(t, "masks = [\"~/**/.env\"]\n"), "1 masks[0]: path \"~/**/.env\": a pattern needs the unionfs backend")
 }
 

@@ -76,6 +76,9 @@ func Parse(s string, base Base) (Spec, error) {
 		root, rest := split(s, base)
 		return finish(s, root, rest)
 	case base.Project == "":
+		if _, ok := literal(s); !ok {
+			return pattern(s)
+		}
 		return fail("is relative; write an absolute path or ~/…")
 	default:
 		return finish(s, base.Project, "/"+s)
@@ -113,11 +116,7 @@ func finish(s, root, rest string) (Spec, error) {
 		}
 		lit, ok := literal(c)
 		if !ok {
-			return Spec{}, &SyntaxError{
-				Text:   s,
-				Reason: ErrPattern.Error() + `; name paths or a directory, or write \ before a literal * ? [ ] { }`,
-				Err:    ErrPattern,
-			}
+			return pattern(s)
 		}
 		if len(lit) > MaxName {
 			return Spec{}, &SyntaxError{Text: s, Reason: fmt.Sprintf("has a name longer than %d bytes, which no file can have", MaxName)}
@@ -132,6 +131,14 @@ func finish(s, root, rest string) (Spec, error) {
 		return Spec{}, &SyntaxError{Text: s, Reason: "is the root directory; name something below it"}
 	}
 	return Spec{Path: p, Dir: strings.HasSuffix(rest, "/") || strings.HasSuffix(rest, "/.")}, nil
+}
+
+func pattern(s string) (Spec, error) {
+	return Spec{}, &SyntaxError{
+		Text:   s,
+		Reason: ErrPattern.Error() + `; name paths or a directory, or write \ before a literal * ? [ ] { }`,
+		Err:    ErrPattern,
+	}
 }
 
 const meta = "*?[]{}"

@@ -100,6 +100,9 @@ func TestParseRefusesPatterns(t *testing.T) {
 			t.Errorf("Parse(%q) = %+v, %v; want ErrPattern", in, got, err)
 		}
 	}
+	if _, err := Parse("**/.env", Base{}); !errors.Is(err, ErrPattern) {
+		t.Errorf("a relative pattern without a project: %v", err)
+	}
 }
 
 func TestWithin(t *testing.T) {
