@@ -78,14 +78,14 @@ func bound(asked, most int) int {
 // checkXattrs refuses an upper whose marks cannot be read: a missing opaque mark
 // would bring back what the session deleted.
 func checkXattrs(upper *safefs.Dir) error {
-	_, err := unix.Listxattr(fmt.Sprintf("/proc/self/fd/%d", upper.Fd()), nil)
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("%w: its file system keeps no extended attributes", ErrUnsupportedUpper)
+	_, err := upper.Getxattr("", ns+"opaque")
+	switch {
+	case err == nil, errors.Is(err, unix.ENODATA):
+		return nil
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return fmt.Errorf("%w: its file system keeps no user attributes", ErrUnsupportedUpper)
 	}
-	if err != nil {
-		return fmt.Errorf("read marks of upper: %w", err)
-	}
-	return nil
+	return fmt.Errorf("read marks of upper: %w", err)
 }
 
 // walker is one decoding. All paths are relative to the view.

@@ -26,6 +26,8 @@ type Spec struct {
 	// the same file system, and used by nothing else. Both nil: the view is
 	// read-only, of two lowers at least.
 	Upper, Work *os.File
+	// Source is what mount tables show in their first column; "" means "sbxd".
+	Source string
 }
 
 // Validate reports what is missing from s.

@@ -8,6 +8,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -28,7 +29,7 @@ var _ overlay.Backend = Backend{}
 // Name returns "kernel".
 func (Backend) Name() string { return "kernel" }
 
-// source is what mount tables show in the first column.
+// source is what mount tables show in the first column unless the caller says.
 const source = "sbxd"
 
 // options are those of every view. userxattr is what a user namespace may use.
@@ -96,7 +97,7 @@ func mount(s overlay.Spec, w way) (int, error) {
 		return -1, mountError("open file system", "", nil, err)
 	}
 	defer func() { _ = c.Close() }()
-	if err := c.Set("source", source); err != nil {
+	if err := c.Set("source", cmp.Or(s.Source, source)); err != nil {
 		return -1, mountError("set source", "", nil, err)
 	}
 	if err := c.SetFlag("userxattr"); err != nil {

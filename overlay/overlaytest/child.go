@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -31,8 +32,21 @@ func outside(t *testing.T, uid int) {
 	for c := range uintptr(lastCap + 1) {
 		caps = append(caps, c)
 	}
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.v", "-test.count=1", "-test.run="+pattern(t))
-	cmd.Dir = "/"
+	args := []string{"-test.v", "-test.count=1", "-test.run=" + pattern(t)}
+	for _, a := range os.Args {
+		if strings.HasPrefix(a, "-rapid.") {
+			args = append(args, a)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
+	cmd.Dir = t.TempDir() // rapid keeps failures there
+	if os.Geteuid() == 0 {
+		for _, d := range []string{filepath.Dir(cmd.Dir), cmd.Dir} {
+			if err := os.Chown(d, uid, uid); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	cmd.Env = append(os.Environ(), insideEnv+"=1", "HOME=/nonexistent", "LC_ALL=C")
 	if f, ok := foreignFile(t, uid); ok {
 		cmd.Env = append(cmd.Env, foreignEnv+"="+f)

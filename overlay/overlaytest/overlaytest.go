@@ -73,5 +73,6 @@ var groups = []struct {
 	{"Nested mounts", (*suite).nested},
 	{"Masks", (*suite).masks},
 	{"Forgery", (*suite).forgery},
+	{"Uppers", (*suite).uppers},
 	{"Random", (*suite).random},
 }

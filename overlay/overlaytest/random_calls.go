@@ -3,6 +3,7 @@ package overlaytest
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,8 +23,7 @@ func put1(path string, flags int, text string) error {
 
 // tmp1 gives a file without a name the name path.
 func tmp1(path, text string) error {
-	dir, _ := splitLast(path)
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Open(dirOf(path), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -34,13 +34,12 @@ func tmp1(path, text string) error {
 	return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
 }
 
-func splitLast(path string) (dir, name string) {
-	for i := len(path) - 1; i >= 0; i-- {
-		if path[i] == '/' {
-			return path[:i], path[i+1:]
-		}
+// dirOf is path.Dir without cleaning.
+func dirOf(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		return path[:i]
 	}
-	return ".", path
+	return "."
 }
 
 func read1(path string) (string, error) {
@@ -73,8 +72,6 @@ func list1(path string) (string, error) {
 	}
 	return out, nil
 }
-
-func removeAll(path string) error { return errno(os.RemoveAll(path)) }
 
 // errno strips the path, which differs between roots.
 func errno(err error) error {

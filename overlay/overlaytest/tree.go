@@ -2,8 +2,10 @@ package overlaytest
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -18,24 +20,31 @@ import (
 // all that a view keeps: type, mode, size, digest, link target, user attributes.
 type Tree map[string]string
 
-// ReadTree reads the tree below dir; deeper than any path may be long is fine.
-func ReadTree(dir string) (Tree, error) {
+// ReadTree reads the tree below dir; deeper than any path may be long is fine. A
+// name that is listed and cannot be found is an error.
+func ReadTree(dir string) (Tree, error) { return readTree(dir, false) }
+
+func readTree(dir string, lost bool) (Tree, error) {
 	d, err := safefs.OpenDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
 	out := Tree{}
-	return out, out.read(d, "")
+	return out, out.read(d, "", lost)
 }
 
-func (t Tree) read(d *safefs.Dir, prefix string) error {
+// read adds what d holds; lost leaves out names that cannot be found.
+func (t Tree) read(d *safefs.Dir, prefix string, lost bool) error {
 	entries, err := d.ReadDir("")
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		line, err := describe(d, e.Name)
+		if lost && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("%s%s: %w", prefix, e.Name, err)
 		}
@@ -47,7 +56,7 @@ func (t Tree) read(d *safefs.Dir, prefix string) error {
 		if err != nil {
 			return err
 		}
-		err = t.read(sub, prefix+e.Name+"/")
+		err = t.read(sub, prefix+e.Name+"/", lost)
 		_ = sub.Close()
 		if err != nil {
 			return err

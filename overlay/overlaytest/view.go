@@ -61,6 +61,26 @@ func (s *suite) makeView(t tb, dir string, setup func(lower string) error) *view
 	return v
 }
 
+// memory returns a directory for many small views: in memory, or on disk where
+// tmpfs keeps no user attributes (before Linux 6.6).
+func memory(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	fd, err := mnt.Tmpfs(64<<20, 1<<16, 0o755)
+	if err != nil {
+		return dir
+	}
+	defer unix.Close(fd)
+	if err := unix.Setxattr(mnt.Name(fd), "user.sbxd", nil, 0); err != nil {
+		return dir
+	}
+	if err := mnt.Move(fd, unix.AT_FDCWD, dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = mnt.Detach(dir) })
+	return dir
+}
+
 func (v *view) check(err error) {
 	v.t.Helper()
 	if err != nil {
