@@ -12,8 +12,12 @@ mkdir -p notes
 echo "what I did" >notes/log.txt
 
 say "build and run"
-go build -o app .
-./app
+if command -v go >/dev/null; then
+	go build -o app .
+	./app
+else
+	say "  Go is installed where sessions do not see it; left out"
+fi
 
 say "commit"
 git add -A
@@ -27,11 +31,13 @@ fi
 say "  files to be seen there: $(find "$HOME/.ssh" -type f 2>/dev/null | wc -l)"
 
 say "try to write outside"
-for place in /etc/sbxd-demo /usr/bin/sbxd-demo /var/sbxd-demo "$HOME/../sbxd-demo"; do
+for place in /etc/sbxd-demo /usr/bin/sbxd-demo /var/sbxd-demo /run/sbxd-demo /sbxd-demo; do
 	if (echo x >"$place") 2>/dev/null; then
 		say "WROTE $place"
 		exit 1
 	fi
 done
-echo "changed" >"$HOME/.profile" # in the session's own view of HOME only
-say "  refused everywhere; HOME is a copy"
+# These two are the session's own: a scratch directory, and its view of HOME.
+echo x >"$HOME/../escaped"
+echo changed >"$HOME/.profile"
+say "  refused, or nothing of it is on the host"

@@ -28,20 +28,23 @@ owner() { "${me[@]}" env -i PATH="$PATH" HOME="$home" GOFLAGS=-buildvcs=false "$
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 [ -t 1 ] || say() { printf '\n== %s\n' "$*"; }
 
-# Names every process and mount that has to do with this run.
-left() {
-	grep -lF "$top" /proc/[0-9]*/cmdline 2>/dev/null | while read -r f; do
-		pid=${f#/proc/}
-		pid=${pid%/*}
-		[ "$pid" = $$ ] || [ "$pid" = "$BASHPID" ] || tr '\0' ' ' <"$f" | sed "s/^/process $pid: /;s/$/\n/"
+# Names every process that runs our binary, under whatever name.
+processes() {
+	for p in /proc/[0-9]*; do
+		[ ! "$p/exe" -ef "$sbxd" ] || echo "process ${p#/proc/}"
 	done
-	grep -hF "$top" /proc/[0-9]*/mountinfo 2>/dev/null | sort -u | sed 's/^/mount: /'
 }
+# Names every mount of any namespace that has to do with this run.
+mounts() { cat /proc/[0-9]*/mountinfo 2>/dev/null | grep -F "$top" | sort -u; }
+running=$(processes)
 
 cleanup() {
 	local rc=$?
 	trap - EXIT
-	[ -z "$daemon" ] || { kill "$daemon" && wait "$daemon"; } 2>/dev/null || true
+	if [ -n "$daemon" ]; then
+		"$sbxd" list -q 2>/dev/null | while read -r id; do "$sbxd" rm --discard "$id"; done
+		{ kill "$daemon" && wait "$daemon"; } 2>/dev/null || true
+	fi
 	if [ $rc != 0 ] && [ -s "$top/daemon.log" ]; then
 		echo "the daemon said:" >&2
 		tail -n 20 "$top/daemon.log" >&2
@@ -80,14 +83,17 @@ for _ in $(seq 100); do
 done
 export HOME=$home
 
-say "sbxd start --project $app"
-S=$("$sbxd" start --project "$app")
+say "sbxd start --project $app --env PATH"
+S=$("$sbxd" start --project "$app" --env PATH)
 echo "$S"
 "$sbxd" status "$S"
 
 say "sbxd exec $S -- sh -s   (an agent-like script)"
 "$sbxd" exec "$S" -- sh -s <demo/agent.sh
 [ "$(tree)" = "$before" ] || { echo "the project changed before the landing" >&2; exit 1; }
+for place in "$top/escaped" "$home/.profile"; do
+	[ ! -e "$place" ] || { echo "$place came out of the session" >&2; exit 1; }
+done
 
 say "sbxd diff $S"
 "$sbxd" diff "$S"
@@ -111,8 +117,11 @@ say "nothing is left"
 kill "$daemon"
 wait "$daemon" || true
 daemon=
-rest=$(left)
-rest+=$(find "$SBXD_STATE" "$top/run" -path '*/sessions/*' -o -name '*.sock')
+rest=$(
+	comm -13 <(sort <<<"$running") <(processes | sort)
+	mounts
+	find "$SBXD_STATE" "$top/run" -path '*/sessions/*' -o -name '*.sock'
+)
 if [ -n "$rest" ]; then
 	printf 'left behind:\n%s\n' "$rest" >&2
 	exit 1

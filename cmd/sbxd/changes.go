@@ -8,8 +8,7 @@ import (
 	"github.com/sbxd/sbxd/api"
 )
 
-// letters are the first column of a listing, as in git status; ops that are not
-// listed show as they are.
+// letters are the first column of a listing, as in git status.
 var letters = map[string]string{"add": "A", "modify": "M", "delete": "D", "mode": "m", "rename": "R"}
 
 // printChanges writes one line a change: letter, path, and what else matters.
@@ -17,9 +16,9 @@ func printChanges(w io.Writer, list []api.Change) {
 	for _, c := range list {
 		letter := letters[c.Op]
 		if letter == "" {
-			letter = c.Op
+			letter = "-"
 		}
-		_, _ = fmt.Fprintln(w, strings.TrimRight(letter+"  "+describe(c), " "))
+		_, _ = fmt.Fprintf(w, "%s  %s\n", letter, describe(c))
 	}
 }
 
@@ -28,10 +27,10 @@ func describe(c api.Change) string {
 	if c.Type == "dir" {
 		path += "/"
 	}
-	if c.From != "" {
-		path = visible(c.From) + " -> " + path
-	}
 	var more []string
+	if c.From != "" {
+		more = append(more, "was "+visible(c.From))
+	}
 	switch {
 	case c.Target != "":
 		more = append(more, "-> "+visible(c.Target))

@@ -105,7 +105,11 @@ func (a *app) landed(l api.Landing, err error, asJSON bool) error {
 	for _, left := range l.Left {
 		_, _ = fmt.Fprintln(a.err, "sbxd: left alone:", visible(left))
 	}
-	_, _ = fmt.Fprintf(a.err, "%s %s\n", entries(len(l.Changes)), l.State)
+	did := l.State
+	if l.Undoes != "" {
+		did = "undone"
+	}
+	_, _ = fmt.Fprintln(a.err, entries(len(l.Changes)), did)
 	_, err = fmt.Fprintln(a.out, l.ID)
 	return err
 }

@@ -81,20 +81,20 @@ func (a *app) sweepHere(ctx context.Context, dryRun bool) (api.Sweep, error) {
 	if err != nil {
 		return api.Sweep{}, err
 	}
-	return sweep.Run(ctx, known, sweep.Local{Store: store, As: removeAs(store.Path())}, dryRun)
+	return sweep.Run(ctx, known, sweep.Local{Store: store, Work: workFor}, dryRun)
 }
 
-// removeAs removes a directory of another uid by a worker with that uid's rights.
-func removeAs(root string) func(context.Context, int, string) error {
-	var starter worker.Starter
-	return func(ctx context.Context, uid int, path string) error {
-		w := session.Work{Root: root, Record: session.Record{UID: uid, GID: uid}, Dir: path}
-		return starter.Do(ctx, session.WorkRemove, w, nil)
-	}
+// workFor does what needs the rights of the uid that owns a directory, by a worker.
+func workFor(ctx context.Context, uid int, op string, w session.Work) error {
+	w.Record = session.Record{UID: uid, GID: uid}
+	return new(worker.Starter).Do(ctx, op, w, nil)
 }
 
 func printSweep(a *app, s api.Sweep) {
 	for _, i := range s.Items {
+		if i.Action == "keep" && !s.DryRun {
+			continue
+		}
 		_, _ = fmt.Fprintf(a.out, "%-8s %-10s %s: %s\n", i.Action, i.Kind, visible(i.What), visible(i.Reason))
 		if i.Error != "" {
 			_, _ = fmt.Fprintf(a.err, "sbxd: %s %s: %s\n", i.Action, visible(i.What), visible(i.Error))
