@@ -34,7 +34,8 @@ const (
 	WorkLog     = "log"     // []byte: the output of one of them
 	WorkExplain = "explain" // api.Explanation
 	WorkTrust   = "trust"   // api.Trusted
-	WorkRemove  = "remove"  // nothing; removes the data directory
+	WorkRemove  = "remove"  // nothing; removes a directory of the session's user (RemoveDir)
+	WorkArchive = "archive" // nothing; moves one (ArchiveDir)
 )
 
 // Work is the input of a worker's operation. Fields that an operation does not need
@@ -43,6 +44,7 @@ type Work struct {
 	Record Record `json:"record,omitzero"`
 	Dir    string `json:"dir,omitempty"`   // the session's data directory
 	Lands  string `json:"lands,omitempty"` // of the uid
+	To     string `json:"to,omitempty"`    // of archive
 	Root   string `json:"root,omitempty"`  // the state root
 	Trust  string `json:"trust,omitempty"` // of the uid: which projects' files count (places, trust)
 	// Policy is that of Launch: what is masked never lands.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/internal/fault"
 	"github.com/sbxd/sbxd/internal/mnt"
 	"github.com/sbxd/sbxd/internal/proc"
@@ -55,7 +56,7 @@ func Apply(ctx context.Context, p Plan, k Known, h Host) []Result {
 		case e.Kind == KindDirectory:
 			late = append(late, i)
 		default:
-			out[i].Err = a.guarded(e, a.early)
+			out[i] = a.result(e, a.early)
 		}
 	}
 	if len(late) == 0 {
@@ -64,7 +65,7 @@ func Apply(ctx context.Context, p Plan, k Known, h Host) []Result {
 	used, err := a.lookAgain()
 	for _, i := range late {
 		if out[i].Err = err; err == nil {
-			out[i].Err = a.guarded(out[i].Entry, func(e Entry) error { return a.directory(e, used) })
+			out[i] = a.result(out[i].Entry, func(e Entry) error { return a.directory(e, used) })
 		}
 	}
 	return out
@@ -75,6 +76,16 @@ type applier struct {
 	known  Known
 	host   Host
 	failed map[string]bool
+}
+
+// result runs one entry. What somebody holds just now is kept, and that is no error.
+func (a *applier) result(e Entry, f func(Entry) error) Result {
+	err := a.guarded(e, f)
+	var told *api.Error // of a worker
+	if errors.Is(err, session.ErrBusy) || errors.As(err, &told) && told.Code == api.ExitBusy {
+		e.Action, e.Reason, err = Keep, e.Reason+", but it is busy: "+err.Error(), nil
+	}
+	return Result{Entry: e, Err: err}
 }
 
 // guarded runs one entry under the lock of its session.

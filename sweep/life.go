@@ -44,6 +44,7 @@ func (p *planner) judge(r session.Record) life {
 		}
 	}
 	l.left = append(l.left, p.inside(r)...)
+	l.left = p.strays(l.left, p.dirsOf(r)...)
 	if u, ok := p.heldBy(r, l.left); ok {
 		return life{is: proc.Unknown, proof: l.proof + ", but " + u.String()}
 	}
@@ -71,12 +72,12 @@ func endsWith(n Namespace, ids []proc.ID) bool {
 
 // unrecorded judges a session that names no process: only its socket can answer.
 func (p *planner) unrecorded(r session.Record) life {
-	switch s, ok := p.sockets[r.ID]; {
-	case ok && s.Answers != proc.Dead:
+	if s, ok := p.sockets[r.ID]; ok && s.Answers != proc.Dead {
 		return life{is: proc.Unknown, proof: "its record names no process, but its socket may be served"}
-	default:
-		return life{is: proc.Dead, proof: "its record names no process and no socket answers"}
 	}
+	l := life{is: proc.Dead, proof: "its record names no process and no socket answers"}
+	l.left = p.strays(nil, p.dirsOf(r)...)
+	return l
 }
 
 // inside are the processes of the mount namespace that the record names. The number of
@@ -152,6 +153,9 @@ func touches(m Mount, b Base) (name, how string) {
 		if below, ok := rel(b.FSPath, m.Root); ok {
 			return first(below), useShows
 		}
+	}
+	if m.Label.ID != "" && m.Label.In == b.ID {
+		return string(m.Label.ID), useLayer
 	}
 	for _, l := range m.Layers {
 		if below, ok := rel(b.Path, l); ok {

@@ -2,16 +2,9 @@ package sweep
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/sbxd/sbxd/internal/safefs"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -19,8 +12,8 @@ import (
 // daemon works on it: a sweep by hand, or one at the daemon's start.
 type Local struct {
 	Store *session.Store
-	// As removes a directory as another uid; a system's state root needs it.
-	As func(ctx context.Context, uid int, path string) error
+	// Work asks a worker with the rights of another uid; a system's state root needs it.
+	Work func(ctx context.Context, uid int, op string, w session.Work) error
 }
 
 var _ Host = Local{}
@@ -36,61 +29,27 @@ func (l Local) Save(r session.Record) error { return l.Store.Save(r) }
 
 // Remove removes a directory below the state root.
 func (l Local) Remove(ctx context.Context, uid int, path string) error {
-	if uid != os.Geteuid() {
-		if l.As == nil {
-			return fmt.Errorf("%s belongs to uid %d, and there is no way to act for it", path, uid)
+	return l.as(ctx, uid, session.WorkRemove, session.Work{Dir: path}, func() error { return session.RemoveDir(path) })
+}
+
+// Archive moves a directory below the state root to another name there.
+func (l Local) Archive(ctx context.Context, uid int, from, to string) error {
+	w := session.Work{Dir: from, To: to}
+	return l.as(ctx, uid, session.WorkArchive, w, func() error { return session.ArchiveDir(from, to) })
+}
+
+// as does something with the rights of uid: here, or by a worker.
+func (l Local) as(ctx context.Context, uid int, op string, w session.Work, here func() error) error {
+	for _, path := range []string{w.Dir, w.To} {
+		if _, ok := rel(l.Store.Path(), path); !ok && path != "" {
+			return fmt.Errorf("%s is not below the state root", path)
 		}
-		return l.As(ctx, uid, path)
 	}
-	root, rest, err := l.open(path)
-	if err != nil {
-		return err
+	switch {
+	case uid == os.Geteuid():
+		return here()
+	case l.Work == nil:
+		return fmt.Errorf("%s belongs to uid %d, and there is no way to act for it", w.Dir, uid)
 	}
-	defer func() { _ = root.Close() }()
-	return root.RemoveAll(rest)
-}
-
-// Archive renames a directory below the state root, owner and content untouched.
-func (l Local) Archive(_ context.Context, uid int, from, to string) error {
-	root, oldName, err := l.open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	newName, ok := strings.CutPrefix(to, l.Store.Path()+"/")
-	if !ok {
-		return fmt.Errorf("%s is not below the state root", to)
-	}
-	if err := makeFor(root, filepath.Dir(newName), uid); err != nil {
-		return err
-	}
-	return root.RenameNoReplace(oldName, root, newName)
-}
-
-// makeFor makes a directory in one of uid's own and gives it to uid. It is given away by
-// descriptor, and only while it is ours: uid can put another thing in its place.
-func makeFor(root *safefs.Dir, name string, uid int) error {
-	if err := root.Mkdir(name, 0o700); errors.Is(err, fs.ErrExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	d, err := root.Sub(name)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }()
-	if st, err := d.Lstat(""); err != nil || int(st.UID) != os.Geteuid() {
-		return err
-	}
-	return unix.Fchownat(d.Fd(), "", uid, -1, unix.AT_EMPTY_PATH)
-}
-
-func (l Local) open(path string) (*safefs.Dir, string, error) {
-	rest, ok := rel(l.Store.Path(), path)
-	if !ok {
-		return nil, "", fmt.Errorf("%s is not below the state root", path)
-	}
-	root, err := safefs.OpenReal(l.Store.Path())
-	return root, rest, err
+	return l.Work(ctx, uid, op, w)
 }

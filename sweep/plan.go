@@ -30,6 +30,10 @@ func Make(seen Seen, known Known) Plan {
 	for _, d := range seen.Dirs {
 		p.directory(d)
 	}
+	p.homeless()
+	for _, d := range seen.Dirs {
+		p.pins(d)
+	}
 	for _, s := range seen.Sockets {
 		p.socket(s)
 	}
@@ -53,6 +57,7 @@ type planner struct {
 	// lacking are sessions whose directory holds no record, which a user's layout
 	// takes for broken ones.
 	lacking map[session.ID]bool
+	killed  []proc.ID // by entries so far
 	entries []Entry
 }
 
@@ -117,14 +122,9 @@ func (p *planner) record(r session.Record) {
 
 // dead plans for a session whose shim is certainly gone.
 func (p *planner) dead(r session.Record, l life) {
-	for _, id := range l.left {
-		p.add(Entry{
-			Action: Kill, Kind: KindProcess, What: describeID("process", id), Session: r.ID, Process: id,
-			Reason: "its session's shim is gone", Proof: l.proof,
-		})
-	}
+	p.kill(r.ID, l.left, "its session's shim is gone", l.proof)
 	for _, d := range p.dirsOf(r) {
-		p.unmounts(r.ID, d, "its session is dead", l.proof)
+		p.unmounts(r.ID, d, "its session is dead", l.proof, l.left)
 	}
 	if !r.State.Live() {
 		if len(l.left) == 0 {
@@ -148,10 +148,11 @@ func (p *planner) dirsOf(r session.Record) []string {
 }
 
 // unmounts plans the removal of the mounts below dir in our own namespace, and
-// reports whether that frees dir: a mount in another namespace, or one without a name,
-// does not go away so. Only outermost mounts are listed: they are detached with what
-// is below them, and no path through a mount is ever walked.
-func (p *planner) unmounts(id session.ID, dir, reason, proof string) (frees bool, why string) {
+// reports whether that frees dir: a mount in another namespace, unless it ends with the
+// processes that are killed, or one without a name, does not go away so. Only outermost
+// mounts are listed: they are detached with what is below them, and no path through a
+// mount is ever walked.
+func (p *planner) unmounts(id session.ID, dir, reason, proof string, killed []proc.ID) (frees bool, why string) {
 	frees = !p.blind
 	if p.blind {
 		why = "our own mount table has lines that cannot be read"
@@ -159,6 +160,8 @@ func (p *planner) unmounts(id session.ID, dir, reason, proof string) (frees bool
 	uses := p.uses[dir]
 	for _, u := range slices.Backward(uses) {
 		switch {
+		case u.ns != p.seen.Own && endsWith(p.namespaces[u.ns], killed):
+			continue
 		case u.how != useBelow || u.ns != p.seen.Own || !u.mount.reachable():
 			frees, why = false, u.String()
 			continue
@@ -176,7 +179,7 @@ func (p *planner) unmounts(id session.ID, dir, reason, proof string) (frees bool
 // directory plans for an entry of a directory of sessions that no record explains.
 func (p *planner) directory(d Dir) {
 	id, prefix := split(d.Name)
-	if id != "" && prefix == "" && p.explained(id) {
+	if d.isPins() || id != "" && prefix == "" && p.explained(id) {
 		return
 	}
 	keep := func(reason, proof string) { p.keep(id, KindDirectory, d.Path(), reason, proof) }
@@ -192,8 +195,10 @@ func (p *planner) directory(d Dir) {
 		keep("it may be alive", fmt.Sprintf("its socket %s is served, or cannot be asked", sock.Path))
 		return
 	}
-	reason, proof := why(id, prefix)
-	if frees, why := p.unmounts(id, d.Path(), reason, proof); !frees {
+	reason, proof := why(d.Name)
+	left := p.strays(nil, d.Path())
+	p.kill(id, left, reason, proof)
+	if frees, why := p.unmounts(id, d.Path(), reason, proof, left); !frees {
 		keep(reason+", but it is in use", why)
 		return
 	}
@@ -209,16 +214,16 @@ func (p *planner) directory(d Dir) {
 }
 
 // why says why a directory that no record explains may go.
-func why(id session.ID, prefix string) (reason, proof string) {
+func why(name string) (reason, proof string) {
 	switch {
-	case id == "":
+	case isProbe(name):
 		return "a probe left it", "it carries the name of a probe's directory, and is older than " + Young.String()
-	case prefix == newPrefix:
+	case strings.HasPrefix(name, newPrefix):
 		return "it was never finished", "it carries the name of one in the making, and is older than " + Young.String()
-	case prefix == oldPrefix:
+	case strings.HasPrefix(name, oldPrefix):
 		return "its removal was decided", "it carries the name of one that was retired"
 	}
-	return "it has no record", "no record names " + string(id) + " and no socket of it answers"
+	return "it has no record", "no record names " + name + " and no socket of it answers"
 }
 
 // explained reports whether a record stands for the directories of session id.

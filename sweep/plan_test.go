@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,13 @@ import (
 	"github.com/sbxd/sbxd/session"
 )
 
-func TestMain(m *testing.M) { testbox.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(workEnv) != "" {
+		work()
+		return
+	}
+	testbox.Main(m)
+}
 
 var now = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 

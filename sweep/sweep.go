@@ -67,20 +67,25 @@ type Mount struct {
 	Minor  int
 	FSType string
 	Layers []string // of an overlay: the directories it is made of
+	// Label is that of a session's view: where the kernel does not name layers that were
+	// given as descriptors (before 6.13), it is all that tells whose view it is.
+	Label session.Label
 }
 
 // Base is a listed directory.
 type Base struct {
 	Path         string // such as /var/lib/sbxd/1000/sessions
 	FSPath       string // the same within its file system; empty when unknown
+	ID           session.DirID
 	Major, Minor int
 }
 
-// Dir is an entry of a directory of sessions or landings, or a probe's in the state root
-// itself. Only directories are listed, with names that our own programs give.
+// Dir is an entry of a directory of sessions, landings or placeholders, or a probe's in
+// the state root itself. Only directories are listed, with names that our own programs
+// give.
 type Dir struct {
 	Base    string // Base.Path
-	Name    string // <id>, new-<id> or old-<id>; of landings not <id>; .probe-<number>
+	Name    string // <id>, new-<id> or old-<id>; of landings not <id>; .probe-<number>; of placeholders a digest
 	UID     int    // owner
 	Changed time.Time
 	Record  bool // it holds a session.json

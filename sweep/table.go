@@ -5,10 +5,13 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
+
+	"github.com/sbxd/sbxd/session"
 )
 
 // maxLine bounds a line of a mount table, in bytes. Both paths of a line together
@@ -47,10 +50,18 @@ func convert(infos []*mountinfo.Info) []Mount {
 	for _, i := range infos {
 		out = append(out, Mount{
 			Point: i.Mountpoint, Root: i.Root, Major: i.Major, Minor: i.Minor,
-			FSType: i.FSType, Layers: layers(i),
+			FSType: i.FSType, Layers: layers(i), Label: label(i),
 		})
 	}
 	return out
+}
+
+// label reads the label of a session's view.
+func label(i *mountinfo.Info) session.Label {
+	if i.FSType != "overlay" {
+		return session.Label{}
+	}
+	return session.ParseLabel(i.Source)
 }
 
 // layers reads the directories of an overlay from its options. The kernel names them
@@ -156,12 +167,7 @@ func first(path string) string {
 
 // isOurs reports whether the namespace is that of a session of this program.
 func (n Namespace) isOurs() bool {
-	for _, m := range n.Mounts {
-		for _, p := range guestPoints {
-			if m.Point == p {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Mounts, func(m Mount) bool {
+		return m.Label.ID != "" || slices.Contains(guestPoints, m.Point)
+	})
 }

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sbxd/sbxd/session"
 )
 
 func TestParseTable(t *testing.T) {
 	text := `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw
 23 22 0:5 /a\040b//deleted /mnt/st\040ate\011x\134y\012z rw - tmpfs  rw
-24 22 0:6 / /m rw - overlay sbxd rw,lowerdir+=/l\054x,upperdir=/s/u,workdir=/s/w,userxattr
+24 22 0:6 / /m rw - overlay sbxd:abcdefghijkl:8:99 rw,lowerdir+=/l\054x,upperdir=/s/u,workdir=/s/w,userxattr
 25 22 0:7 / /old rw - overlay none rw,lowerdir=/a:/b,upperdir=/c\040d
 26 22 0:8 / /dead rw,nosuid - fuse.x x rw,user_id=0
 `
@@ -22,7 +24,8 @@ func TestParseTable(t *testing.T) {
 	want := []Mount{
 		{Point: "/", Root: "/", Major: 8, Minor: 1, FSType: "ext4"},
 		{Point: "/mnt/st ate\tx\\y\nz", Root: "/a b//deleted", Minor: 5, FSType: "tmpfs"},
-		{Point: "/m", Root: "/", Minor: 6, FSType: "overlay", Layers: []string{"/l,x", "/s/u", "/s/w"}},
+		{Point: "/m", Root: "/", Minor: 6, FSType: "overlay", Layers: []string{"/l,x", "/s/u", "/s/w"},
+			Label: session.Label{ID: "abcdefghijkl", In: session.DirID{Dev: 8, Ino: 99}}},
 		{Point: "/old", Root: "/", Minor: 7, FSType: "overlay", Layers: []string{"/a", "/b", "/c d"}},
 		{Point: "/dead", Root: "/", Minor: 8, FSType: "fuse.x"},
 	}

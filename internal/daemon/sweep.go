@@ -51,7 +51,7 @@ func (s sweeper) Save(r session.Record) error {
 
 // sweep removes what dead sessions left, or tells what it would remove.
 func (d *Daemon) sweep(ctx context.Context, dryRun bool) (api.Sweep, error) {
-	host := sweeper{Local: sweep.Local{Store: d.store, As: d.removeAs}, d: d}
+	host := sweeper{Local: sweep.Local{Store: d.store, Work: d.workFor}, d: d}
 	known := sweep.Known{
 		Root: d.store.Path(), System: d.store.System(), Runtime: d.opt.RuntimeDir,
 		Records: d.all(), Busy: map[session.ID]bool{},
@@ -67,11 +67,11 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) (api.Sweep, error) {
 	return sweep.Run(ctx, known, host, dryRun)
 }
 
-// removeAs removes a directory with the rights of the uid that owns it.
-func (d *Daemon) removeAs(ctx context.Context, uid int, path string) error {
+// workFor does what needs the rights of the uid that owns a directory.
+func (d *Daemon) workFor(ctx context.Context, uid int, op string, w session.Work) error {
 	c := d.credOf(uid)
-	w := session.Work{Record: session.Record{UID: c.UID, GID: c.GID, Groups: c.Groups}, Root: d.store.Path(), Dir: path}
-	return d.opt.Worker.Do(ctx, session.WorkRemove, w, nil)
+	w.Record = session.Record{UID: c.UID, GID: c.GID, Groups: c.Groups}
+	return d.opt.Worker.Do(ctx, op, w, nil)
 }
 
 // sweepNow sweeps and logs what was done.

@@ -36,6 +36,8 @@ type View struct {
 	Dev  uint64 // identity that the directory must have
 	Ino  uint64
 	Dir  string // the session's {upper,work} for it
+	// Label is what mount tables show as the view's source.
+	Label string
 	// Pins is a directory of placeholders, the lowest layer; "": none are needed.
 	Pins string
 	// Layer is the number of an inherited descriptor (LayerFD + Layer - 1) that holds a

@@ -18,7 +18,7 @@ import (
 func (b *builder) mountViews() error {
 	for i, v := range b.spec.Views {
 		l := b.views[i]
-		spec := overlay.Spec{Lowers: []*os.File{l.lower}, Upper: l.upper, Work: l.work}
+		spec := overlay.Spec{Lowers: []*os.File{l.lower}, Upper: l.upper, Work: l.work, Source: v.Label}
 		if l.pins != nil {
 			spec.Lowers = append(spec.Lowers, l.pins)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/sbxd/sbxd/internal/holder"
@@ -28,16 +27,35 @@ func (s *shim) makeDirs(p *plan) error {
 			return fmt.Errorf("make the session's directories: %w", err)
 		}
 	}
-	state := filepath.Dir(filepath.Dir(s.launch.Dir))
+	label, err := s.label()
+	if err != nil {
+		return err
+	}
 	for i, v := range p.spec.Views {
+		p.spec.Views[i].Label = label
 		if err := s.matchRoot(dir, v); err != nil {
 			return err
 		}
-		if p.spec.Views[i].Pins, err = pins(state, v, p.placeholders); err != nil {
+		if p.spec.Views[i].Pins, err = s.pins(v, p.placeholders); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// label is how the session's views are told from those of any other.
+func (s *shim) label() (string, error) {
+	path := filepath.Dir(s.launch.Dir)
+	dir, err := safefs.OpenReal(path)
+	if err != nil {
+		return "", fmt.Errorf("open the directory of sessions: %w", err)
+	}
+	defer dir.Close()
+	st, err := dir.Lstat("")
+	if err != nil {
+		return "", fmt.Errorf("look at %s: %w", path, err)
+	}
+	return session.Label{ID: s.record.ID, In: session.DirID{Dev: st.Dev, Ino: st.Ino}}.String(), nil
 }
 
 // matchRoot gives the upper directory the mode of the real one: the root of an overlay
@@ -62,32 +80,24 @@ func (s *shim) matchRoot(dir *safefs.Dir, v holder.View) error {
 	return nil
 }
 
-// pins returns a directory that holds the placeholders of one view. Sessions with the
-// same rules share it: a lower directory is never written, and making a hundred empty
-// files takes longer than the rest of a start.
-func pins(state string, v holder.View, all []masks.Placeholder) (string, error) {
+// pins returns a directory that holds the placeholders of one view, and keeps it there
+// for as long as this process lives. Sessions with the same rules share it: a lower
+// directory is never written, and making a hundred empty files takes longer than the
+// rest of a start.
+func (s *shim) pins(v holder.View, all []masks.Placeholder) (string, error) {
 	list, sum := of(v, all)
 	if len(list) == 0 {
 		return "", nil
 	}
-	name := hex.EncodeToString(sum[:16])
-	path := filepath.Join(state, pinsIn, name)
-	if _, err := os.Lstat(path); err == nil {
-		return path, nil
+	state := filepath.Dir(filepath.Dir(s.launch.Dir))
+	path, hold, err := session.HoldPins(state, hex.EncodeToString(sum[:16]), func(dir *safefs.Dir) error {
+		return holder.MakePlaceholders(dir, list)
+	})
+	if err == nil {
+		s.held = append(s.held, hold)
 	}
-	root, err := safefs.OpenDir(state)
-	if err != nil {
-		return "", fmt.Errorf("open the state root: %w", err)
-	}
-	defer root.Close()
-	if err := root.MkdirAll(pinsIn, 0o700); err != nil {
-		return "", fmt.Errorf("make the directory of placeholders: %w", err)
-	}
-	return path, makePins(root, name, list)
+	return path, err
 }
-
-// pinsIn is where placeholders are, below the state root of a user.
-const pinsIn = "pins"
 
 // of selects the placeholders of a view and names the set.
 func of(v holder.View, all []masks.Placeholder) ([]masks.Placeholder, [sha256.Size]byte) {
@@ -100,28 +110,4 @@ func of(v holder.View, all []masks.Placeholder) ([]masks.Placeholder, [sha256.Si
 		}
 	}
 	return list, [sha256.Size]byte(h.Sum(nil))
-}
-
-// makePins makes a set under a name of its own and moves it into place; of two that do
-// so at once, the first wins.
-func makePins(root *safefs.Dir, name string, list []masks.Placeholder) error {
-	tmp := fmt.Sprintf("%s/new-%s-%d", pinsIn, name, os.Getpid())
-	if err := root.Mkdir(tmp, 0o755); err != nil {
-		return fmt.Errorf("make placeholders: %w", err)
-	}
-	dir, err := root.Sub(tmp)
-	if err == nil {
-		err = holder.MakePlaceholders(dir, list)
-		_ = dir.Close()
-	}
-	if err == nil {
-		err = root.RenameNoReplace(tmp, root, pinsIn+"/"+name)
-	}
-	if err != nil {
-		_ = root.RemoveAll(tmp)
-	}
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return err
 }

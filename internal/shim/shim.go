@@ -170,6 +170,7 @@ type shim struct {
 	guest    *wire.Conn
 	log      *execlog.Log
 	execs    *Execs
+	held     []*os.File // sets of placeholders that are in use
 	warnings []string
 }
 

@@ -42,6 +42,7 @@ var operations = map[string]operation{
 	session.WorkExplain: explain,
 	session.WorkTrust:   trust,
 	session.WorkRemove:  remove,
+	session.WorkArchive: archive,
 }
 
 // request is what a worker reads, answer what it writes.
