@@ -78,7 +78,7 @@ func sources(t *testing.T) []source {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && p != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin" || d.Name() == "build"):
+		case d.IsDir() && p != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "vendor" || d.Name() == "bin" || d.Name() == "build"):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(p, ".go"):
 			return nil
@@ -264,5 +264,37 @@ func TestEveryDependencyHasARow(t *testing.T) {
 	}
 	if len(required) == 0 {
 		t.Error("no requirement was read: the parser is broken")
+	}
+}
+
+// claim is a test as the documents name it: `dir.TestName`.
+var claim = regexp.MustCompile("`([a-z/]+)\\.(Test[A-Za-z0-9]+)`")
+
+func TestClaimsNameTests(t *testing.T) {
+	doc, err := os.ReadFile("docs/threat-model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	function := regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
+	for _, s := range sources(t) {
+		for _, m := range function.FindAllSubmatch(s.text, -1) {
+			there[s.dir+"."+string(m[1])] = true
+		}
+	}
+	named := claim.FindAllSubmatch(doc, -1)
+	for _, m := range named {
+		if name := string(m[1]) + "." + string(m[2]); !there[name] {
+			t.Errorf("docs/threat-model.md names %s, which is not there", name)
+		}
+	}
+	for l := range strings.Lines(string(doc)) {
+		row := strings.Split(l, "|")
+		if len(row) == 4 && strings.Contains(l, "Test") != claim.MatchString(row[2]) {
+			t.Errorf("docs/threat-model.md: no test in %q", strings.TrimSpace(l))
+		}
+	}
+	if len(named) == 0 {
+		t.Error("no test is named: the pattern is broken")
 	}
 }
