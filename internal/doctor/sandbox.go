@@ -13,18 +13,10 @@ import (
 	"github.com/sbxd/sbxd/overlay/kernel"
 )
 
-// bwrapPlaces are where bubblewrap is looked for when nothing is configured.
-var bwrapPlaces = []string{"/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"}
-
 func bubblewrap(ctx context.Context, o Options) Check {
-	program := o.Bwrap
-	for _, p := range bwrapPlaces {
-		if _, err := os.Stat(p); program == "" && err == nil {
-			program = p
-		}
-	}
-	if program == "" {
-		program = bwrapPlaces[0]
+	program, err := bwrap.Find(o.Bwrap)
+	if err != nil {
+		return judgeBwrap(bwrap.Findings{}, err)
 	}
 	dir, err := os.MkdirTemp("", "sbxd-doctor-")
 	if err != nil {

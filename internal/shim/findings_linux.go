@@ -27,7 +27,7 @@ type found struct {
 // Findings returns what the bubblewrap at program can do for the session's user. It is
 // tried once; again when the file changes.
 func (l *Launcher) Findings(ctx context.Context, program string, cred session.Cred) (bwrap.Findings, error) {
-	program, err := findBwrap(program)
+	program, err := bwrap.Find(program)
 	if err != nil {
 		return bwrap.Findings{}, fmt.Errorf("%w: %w", session.ErrRefused, err)
 	}

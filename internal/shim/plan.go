@@ -82,22 +82,6 @@ func (s *shim) plan(layers []*os.File) (plan, error) {
 	return p, nil
 }
 
-// findBwrap returns the configured bubblewrap or the one of the usual places. Nothing
-// ever runs without one.
-func findBwrap(configured string) (string, error) {
-	places := []string{"/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"}
-	if configured != "" {
-		places = []string{configured}
-	}
-	for _, p := range places {
-		if st, err := os.Stat(p); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
-			return p, nil
-		}
-	}
-	return "", fmt.Errorf("bubblewrap is not at %s, and nothing runs without it; install it: apt-get install bubblewrap (sbxd doctor tells more)",
-		strings.Join(places, ", "))
-}
-
 func or(n, fallback int64) int64 {
 	if n > 0 {
 		return n
