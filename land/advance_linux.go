@@ -11,20 +11,22 @@ import (
 )
 
 // advance makes a session's base follow what was landed of it: the next diff
-// shows only what is new.
-func advance(ctx context.Context, t *tree, dir string, ops []Op) error {
+// shows only what is new. base is the one in dir, if it is at hand.
+func advance(ctx context.Context, t *tree, dir string, base *Manifest, ops []Op) error {
 	if dir == "" || len(ops) == 0 {
 		return nil
 	}
-	if _, err := os.Stat(filepath.Join(dir, manifestFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, ManifestFile)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // the session is gone
 		}
 		return err
 	}
-	base, err := loadBase(dir)
-	if err != nil {
-		return err
+	if base == nil {
+		var err error
+		if base, err = loadBase(dir); err != nil {
+			return err
+		}
 	}
 	c := cursor{root: t.dir}
 	defer c.close()

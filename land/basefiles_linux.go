@@ -15,8 +15,10 @@ import (
 	"github.com/sbxd/sbxd/session"
 )
 
+// ManifestFile is the file of a base directory that is there once the base is recorded.
+const ManifestFile = "manifest"
+
 const (
-	manifestFile = "manifest"
 	patchPrefix  = "patch-"
 	knownPrefix  = "known-"
 	shownPrefix  = "shown-"
@@ -63,7 +65,7 @@ func syncDir(dir string) error {
 }
 
 func writeManifest(dir string, m *Manifest) error {
-	if err := writeFile(dir, manifestFile, "land.base", m.encode()); err != nil {
+	if err := writeFile(dir, ManifestFile, "land.base", m.encode()); err != nil {
 		return fmt.Errorf("write base: %w", err)
 	}
 	return nil
@@ -87,7 +89,7 @@ func loadBaseOnce(dir string) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read base: %w", err)
 	}
-	b, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	b, err := os.ReadFile(filepath.Join(dir, ManifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &RefusedError{
 			What: "the session's base", Why: "it was not recorded, or not yet", Err: ErrNoBase,

@@ -11,8 +11,10 @@ import (
 const manyFiles = 10_000
 
 // busy makes a project of n files of about 4 KiB, of which the session edited all.
-func busy(b *testing.B, n int) *box {
-	x := newBox(b)
+func busy(b *testing.B, n int) *box { return busyIn(b, diskDir(b), n) }
+
+func busyIn(b testing.TB, dir string, n int) *box {
+	x := newBoxIn(b, dir)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
 		name := fmt.Sprintf("d%d/e%d/f%d.txt", i%50, i%7, i)

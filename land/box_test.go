@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/sbxd/sbxd/internal/testbox"
 )
 
 // box is a project with a session beside it: real trees, and an upper that is
@@ -28,7 +26,7 @@ type box struct {
 
 func newBox(t testing.TB) *box {
 	t.Helper()
-	return newBoxIn(t, testbox.TempDir(t))
+	return newBoxIn(t, diskDir(t))
 }
 
 func newBoxIn(t testing.TB, dir string) *box {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sbxd/sbxd/internal/testbox"
 )
 
@@ -63,19 +65,39 @@ func (b *box) command(op, id string, env ...string) *exec.Cmd {
 	return cmd
 }
 
+// diskDir returns a directory on a disk.
+func diskDir(t testing.TB) string {
+	t.Helper()
+	return tempIn(t, testbox.Root())
+}
+
 // quickDir returns a directory where writing costs no disk, if there is one with
 // extended attributes; a crash of a process loses nothing there either.
 func quickDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "sbxt")
-	if err != nil {
-		return testbox.TempDir(t)
+	const memory = "/dev/shm"
+	if unix.Access(memory, unix.W_OK) != nil {
+		return diskDir(t)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := tempIn(t, memory)
 	probe := newBoxIn(t, filepath.Join(dir, "probe")).host("d/f", "x")
 	probe.mkdir("d")
 	if !opaque(filepath.Join(probe.upper, "d")) {
-		return testbox.TempDir(t)
+		return diskDir(t)
 	}
+	return dir
+}
+
+func tempIn(t testing.TB, parent string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(parent, "land")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := removeTree(parent, filepath.Base(dir)); err != nil {
+			t.Error(err)
+		}
+	})
 	return dir
 }

@@ -143,6 +143,19 @@ func TestHardLinkSplitIsReported(t *testing.T) {
 	}
 }
 
+// The session made a file executable and gave it a second name.
+func TestNewNameOfAFileWithAnotherMode(t *testing.T) {
+	b := newBox(t)
+	b.host("a", "1").start().chmod("a", 0o755)
+	b.must(os.Link(filepath.Join(b.upper, "a"), filepath.Join(b.upper, "b")))
+	b.mustLand()
+	for _, n := range []string{"a", "b"} {
+		if st := stat(t, filepath.Join(b.project, n)); st.Mode&0o777 != 0o755 || b.read(n) != "1" {
+			t.Errorf("%s: mode %o, %q", n, st.Mode, b.read(n))
+		}
+	}
+}
+
 func TestSetGroupIDDirectories(t *testing.T) {
 	b := newBox(t)
 	b.hostDir("shared")
@@ -217,7 +230,7 @@ func TestNoBase(t *testing.T) {
 		t.Errorf("%v, want ErrNoBase and ErrRefused", err)
 	}
 	b.start()
-	b.must(os.WriteFile(filepath.Join(b.base, manifestFile), []byte("sbxd-base-1\nrubbish that is long enough to hold a checksum"), 0o600))
+	b.must(os.WriteFile(filepath.Join(b.base, ManifestFile), []byte("sbxd-base-1\nrubbish that is long enough to hold a checksum"), 0o600))
 	if _, err := b.land(); err == nil || errors.Is(err, ErrNothing) {
 		t.Errorf("a damaged base: %v", err)
 	}

@@ -195,7 +195,7 @@ func (l *landing) fill(o *Options, expect string) (*Changeset, error) {
 		return nil, err
 	}
 	learn(o.Base, append(s.learned, sealed(cs.Plan, s.base)...))
-	l.ops, l.intent.Changeset = cs.Plan.Ops, cs.ID
+	l.ops, l.base, l.intent.Changeset = cs.Plan.Ops, s.base, cs.ID
 	if err := l.stage.build(l.tree, l.ops, cs.Items); err != nil {
 		return nil, err
 	}

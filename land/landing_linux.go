@@ -20,6 +20,7 @@ type landing struct {
 	tree   *tree
 	intent intent
 	stage  *stage
+	base   *Manifest // of the session, if it was read
 	ops    []Op
 	late   []Notice
 }
@@ -261,7 +262,7 @@ func removeInside(t *tree, id string) error {
 
 // finish does what follows a landing. It may be done again after a crash.
 func (l *landing) finish(r *Record) error {
-	if err := advance(l.ctx, l.tree, l.intent.Base, l.ops); err != nil {
+	if err := advance(l.ctx, l.tree, l.intent.Base, l.base, l.ops); err != nil {
 		return fmt.Errorf("landing %s is done, but its session's base did not follow: %w", l.intent.ID, err)
 	}
 	if l.intent.Undoes != "" {

@@ -202,7 +202,7 @@ func TestFullDisk(t *testing.T) {
 	if !testbox.Unshared(t) {
 		return
 	}
-	dir := testbox.TempDir(t)
+	dir := diskDir(t)
 	small := filepath.Join(dir, "small")
 	if err := errors.Join(os.Mkdir(small, 0o755), unix.Mount("tmpfs", small, "tmpfs", 0, "size=2m")); err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestReadOnlyProject(t *testing.T) {
 	if !testbox.Unshared(t) {
 		return
 	}
-	dir := testbox.TempDir(t)
+	dir := diskDir(t)
 	b := newBoxIn(t, dir)
 	b.must(unix.Mount("tmpfs", b.project, "tmpfs", 0, "size=2m"))
 	defer func() { _ = unix.Unmount(b.project, unix.MNT_DETACH) }()

@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "rewrite the expected parts of testdata"
 // The cases of testdata/plan.txt: a name, then one line a path with what the base,
 // the project now and the session have there, then what the plan is.
 //
-//	- nothing   f:BYTES[:MODE] file   d[:MODE] directory   l:TARGET link
-//	o[:MODE] directory made anew   ? changed near the start, f:… before it
+//   - nothing   f:BYTES[:MODE] file   d[:MODE] directory   l:TARGET link
+//     o[:MODE] directory made anew   ? changed near the start, f:… before it
 const planCases = "testdata/plan.txt"
 
 func TestMakePlan(t *testing.T) {

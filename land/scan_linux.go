@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sbxd/sbxd/internal/safefs"
 	"github.com/sbxd/sbxd/overlay"
@@ -93,7 +96,7 @@ func (s *scanner) once() (*Changeset, bool, error) {
 		}
 	}
 	after, err := s.print()
-	return cs, before == after, err
+	return cs, err == nil && before == after, err
 }
 
 // print is a digest of the names and marks of the whole upper.
@@ -109,7 +112,9 @@ func (s *scanner) print() (Digest, error) {
 		sum.Write(e.b)
 		return nil
 	}}
-	err = w.below(s.upper, "", "", 0)
+	if err = w.below(s.upper, "", "", 0); err != nil {
+		err = s.moved(err)
+	}
 	return Digest(sum.Sum(nil)), err
 }
 
@@ -123,7 +128,7 @@ func (s *scanner) decode() (*Changeset, error) {
 		return nil, &RefusedError{What: "the session's upper directory", Why: err.Error(), Next: "take the files out with cp"}
 	}
 	if err != nil {
-		return nil, err
+		return nil, s.moved(err)
 	}
 	sv := newSieve(s.opt.Masked)
 	for i := range set.Changes {
@@ -157,34 +162,49 @@ func (s *scanner) view() (overlay.Base, func()) {
 	}
 }
 
-// readAll reads, and copies where there is a stage, the bytes of each file. It
-// returns the items that were written so shortly before that their times cannot
-// tell of a further write.
+// readAll reads, and copies where there is a stage, the bytes of each file, several
+// at once. It returns the items that were written so shortly before that their
+// times cannot tell of a further write.
 func (s *scanner) readAll(cs *Changeset) ([]int, error) {
-	first := map[string]int{}
-	var racy []int
-	started := Clock()
+	linked := map[string]int{} // first path of a file with several: its item
 	for i := range cs.Items {
-		it := &cs.Items[i]
-		if it.Op == overlay.Delete || it.Type != overlay.File {
-			continue
-		}
-		if j, ok := first[it.Link]; ok && it.Link != "" {
-			it.Digest, it.copied, it.Size = cs.Items[j].Digest, cs.Items[j].copied, cs.Items[j].Size
-			continue
-		}
-		if it.Nlink > 1 {
-			first[it.Path] = i
-		}
-		st, err := s.read(it, i+1)
-		if err != nil {
-			return nil, fmt.Errorf("read %s of the session: %w", Quote(it.Path), err)
-		}
-		if near(st.Ctime, started) {
-			racy = append(racy, i)
+		if it := &cs.Items[i]; it.Nlink > 1 && it.Link == "" {
+			linked[it.Path] = i
 		}
 	}
-	return racy, nil
+	racy := make([]bool, len(cs.Items))
+	started := Clock()
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range cs.Items {
+		it := &cs.Items[i]
+		if _, again := linked[it.Link]; again || it.Op == overlay.Delete || it.Type != overlay.File {
+			continue
+		}
+		g.Go(func() error {
+			st, err := s.read(it, i+1)
+			if err != nil {
+				return fmt.Errorf("read %s of the session: %w", Quote(it.Path), err)
+			}
+			racy[i] = near(st.Ctime, started)
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	var out []int
+	for i := range cs.Items {
+		it := &cs.Items[i]
+		if j, again := linked[it.Link]; again && it.Op != overlay.Delete {
+			first := &cs.Items[j]
+			it.Digest, it.copied, it.Size, it.MTime = first.Digest, first.copied, first.Size, first.MTime
+		}
+		if racy[i] {
+			out = append(out, i)
+		}
+	}
+	return out, nil
 }
 
 // near reports whether a is not at least one tick before b.
@@ -198,7 +218,7 @@ func (s *scanner) read(it *Item, number int) (safefs.Stat, error) {
 	}
 	defer f.Close()
 	it.Size, it.MTime = st.Size, st.Mtime
-	if s.stage == nil || it.Op == overlay.Mode {
+	if s.stage == nil || (it.Op == overlay.Mode && it.Nlink == 1) {
 		it.copied = 0
 		it.Digest, err = pour(s.ctx, nil, f, st)
 		return st, err
@@ -214,7 +234,7 @@ func (s *scanner) moved(err error) error {
 	case gone(err):
 		return errMoving
 	case errors.Is(err, fs.ErrPermission):
-		return &RefusedError{What: "a file that the session made unreadable", Why: err.Error(), Next: "chmod it inside the session", Err: overlay.ErrNoAccess}
+		return &RefusedError{What: "something that the session made unreadable", Why: err.Error(), Next: "chmod it inside the session", Err: overlay.ErrNoAccess}
 	}
 	return err
 }
