@@ -65,8 +65,10 @@ func TestPlanForStrays(t *testing.T) {
 			s.Dirs = []Dir{{Base: base, Name: string(a), Changed: now}}
 			stray(s, view)
 		}, []string{"keep directory /st/sessions/ID: it is young"}},
-		"of nothing": {func(s *Seen, _ *Known) { stray(s, view) },
-			[]string{"kill process process 7 (started at tick 70): nothing else of its session is left"}},
+		"of nothing": {
+			func(s *Seen, _ *Known) { stray(s, view) },
+			[]string{"kill process process 7 (started at tick 70): nothing else of its session is left"},
+		},
 		"of nothing, but busy": {func(s *Seen, k *Known) {
 			stray(s, view)
 			k.Busy = map[session.ID]bool{a: true}

@@ -24,8 +24,10 @@ func TestParseTable(t *testing.T) {
 	want := []Mount{
 		{Point: "/", Root: "/", Major: 8, Minor: 1, FSType: "ext4"},
 		{Point: "/mnt/st ate\tx\\y\nz", Root: "/a b//deleted", Minor: 5, FSType: "tmpfs"},
-		{Point: "/m", Root: "/", Minor: 6, FSType: "overlay", Layers: []string{"/l,x", "/s/u", "/s/w"},
-			Label: session.Label{ID: "abcdefghijkl", In: session.DirID{Dev: 8, Ino: 99}}},
+		{
+			Point: "/m", Root: "/", Minor: 6, FSType: "overlay", Layers: []string{"/l,x", "/s/u", "/s/w"},
+			Label: session.Label{ID: "abcdefghijkl", In: session.DirID{Dev: 8, Ino: 99}},
+		},
 		{Point: "/old", Root: "/", Minor: 7, FSType: "overlay", Layers: []string{"/a", "/b", "/c d"}},
 		{Point: "/dead", Root: "/", Minor: 8, FSType: "fuse.x"},
 	}

@@ -6,8 +6,10 @@
 //
 //	SBXD_FAULT=land.apply.rename:3:kill   the third land.apply.rename kills the process
 //	SBXD_FAULT=*:12:fail                  the twelfth effect of any name fails
+//	SBXD_FAULT=@/tmp/faults               what that file says at the time
 //
-// Actions: fail (EIO), enospc (ENOSPC), kill (SIGKILL to the process itself).
+// Actions: fail (EIO), enospc (ENOSPC), kill (SIGKILL to the process itself), stop
+// (SIGSTOP; the effect then goes on).
 // Several faults are separated by commas. An operation may end in '*':
 // "start.*" counts every effect whose name begins with "start.".
 package fault

@@ -4,7 +4,9 @@ package fault
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,16 +25,37 @@ var state struct {
 	sync.Mutex // guards the fields below
 	env        string
 	rules      []*rule
+	file, log  *os.File // open for good: a holder soon has another /tmp
 }
 
-// hit reads the environment on each call, so that a test can set it; counting
-// starts again when it changes. With SBXD_FAULT_LOG=FILE each name is appended
-// to FILE, so that a test can learn how many effects there are.
+// faults returns what SBXD_FAULT says, or the file whose name stands in it behind '@'.
+func faults() string {
+	name, isFile := strings.CutPrefix(os.Getenv("SBXD_FAULT"), "@")
+	if !isFile {
+		return name
+	}
+	if state.file == nil {
+		f, err := os.Open(name)
+		if err != nil {
+			panic("SBXD_FAULT: " + err.Error())
+		}
+		state.file = f
+	}
+	b, err := io.ReadAll(io.NewSectionReader(state.file, 0, 1<<16))
+	if err != nil {
+		panic("SBXD_FAULT: " + err.Error())
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// hit reads the faults on each call, so that a test can set them; counting starts
+// again when they change. With SBXD_FAULT_LOG=FILE each name is appended to FILE, so
+// that a test can learn how many effects there are.
 func hit(op string) error {
-	trace(op)
 	state.Lock()
 	defer state.Unlock()
-	if env := os.Getenv("SBXD_FAULT"); env != state.env {
+	trace(op)
+	if env := faults(); env != state.env {
 		state.env, state.rules = env, parse(env)
 	}
 	var out error
@@ -54,6 +77,9 @@ func act(op, action string) error {
 	case "kill":
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		select {}
+	case "stop":
+		_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+		return nil
 	}
 	return fmt.Errorf("injected fault at %s: %w", op, unix.EIO)
 }
@@ -71,7 +97,7 @@ func parse(env string) []*rule {
 			panic("SBXD_FAULT: want op:n:action, got " + f)
 		}
 		n, err := strconv.Atoi(p[1])
-		if err != nil || n < 1 || (p[2] != "fail" && p[2] != "enospc" && p[2] != "kill") {
+		if err != nil || n < 1 || !slices.Contains([]string{"fail", "enospc", "kill", "stop"}, p[2]) {
 			panic("SBXD_FAULT: want op:n:action, got " + f)
 		}
 		out = append(out, &rule{op: p[0], n: n, action: p[2]})
@@ -84,10 +110,12 @@ func trace(op string) {
 	if name == "" {
 		return
 	}
-	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
-	if err != nil {
-		return
+	if state.log == nil || state.log.Name() != name {
+		f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+		if err != nil {
+			return
+		}
+		state.log = f
 	}
-	_, _ = f.WriteString(op + "\n")
-	_ = f.Close()
+	_, _ = state.log.WriteString(op + "\n")
 }

@@ -49,6 +49,27 @@ func TestKillKills(t *testing.T) {
 	}
 }
 
+func TestFaultsOfAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "faults")
+	write := func(s string) {
+		if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("")
+	t.Setenv("SBXD_FAULT", "@"+file)
+	defer func() { _ = state.file.Close(); state.file = nil }()
+	for i, tc := range []struct {
+		faults string
+		want   error
+	}{{"", nil}, {"a:1:fail\n", unix.EIO}, {"a:1:fail\n", nil}, {"a:1:enospc", unix.ENOSPC}, {"", nil}, {"a:1:enospc", unix.ENOSPC}} {
+		write(tc.faults)
+		if err := Hit("a"); !errors.Is(err, tc.want) {
+			t.Errorf("hit %d with %q: %v, want %v", i, tc.faults, err, tc.want)
+		}
+	}
+}
+
 func TestLogNamesEachEffect(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	t.Setenv("SBXD_FAULT_LOG", log)

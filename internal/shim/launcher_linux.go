@@ -177,7 +177,7 @@ func credential(c session.Cred) *syscall.Credential {
 // stageEnviron is the whole environment of a stage.
 func stageEnviron(stage string) []string {
 	env := []string{stageEnv + "=" + stage}
-	for _, name := range []string{"SBXD_TEST_WITHOUT", "SBXD_FAULT", "GOCOVERDIR"} {
+	for _, name := range []string{"SBXD_TEST_WITHOUT", "SBXD_FAULT", "SBXD_FAULT_LOG", "GOCOVERDIR"} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}

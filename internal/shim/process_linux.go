@@ -70,7 +70,7 @@ func startHolder(openNet bool, layers []*os.File) (in *inner, err error) {
 	files := append([]*os.File{null, null, words}, theirs...)
 	in.process, err = os.StartProcess("/proc/self/exe", []string{"sbxd", "holder"}, &os.ProcAttr{
 		Dir:   "/",
-		Env:   []string{stageEnv + "=holder"},
+		Env:   stageEnviron("holder"),
 		Files: append(files, layers...),
 		Sys:   holderAttr(openNet),
 	})

@@ -149,7 +149,7 @@ func credUID(a *syscall.SysProcAttr) int {
 // environ is a worker's whole environment: its stage, and what test builds read.
 func environ() []string {
 	env := []string{"SBXD_STAGE=" + Stage, "PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C"}
-	for _, name := range []string{"SBXD_FAULT", "SBXD_TEST_WITHOUT"} {
+	for _, name := range []string{"SBXD_FAULT", "SBXD_FAULT_LOG", "SBXD_TEST_WITHOUT"} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}
