@@ -11,8 +11,9 @@ import (
 	"github.com/sbxd/sbxd/internal/safefs"
 )
 
-// Changes decodes an upper against the base of its view. It only reads, by
-// descriptors below upper, which is set to OneMount. An upper in use may give a
+// Changes decodes an upper against the base of its view. The root itself, whose
+// mode is ours to choose, is never reported. It only reads, by descriptors below
+// upper, which is set to OneMount. An upper in use may give a
 // mixture of before and after, never a wrong reading of a mark; freeze the
 // session for an exact one.
 //

@@ -14,12 +14,14 @@ import (
 	"github.com/sbxd/sbxd/internal/safefs"
 )
 
-// Live is a Base that reads the real tree, as it is now. It is not safe for use
-// by several goroutines.
+// Live is a Base that reads the real tree, as it is now. It is meant for one
+// decoding, in one goroutine: a directory that somebody replaces meanwhile may
+// still be read as it was.
 type Live struct {
 	root *safefs.Dir
 	dir  *safefs.Dir // the directory looked at last, of path at
 	at   string
+	buf  [2][]byte // for SameBytes
 }
 
 var _ Base = (*Live)(nil)
@@ -139,14 +141,16 @@ func (l *Live) SameBytes(ctx context.Context, path string, f *os.File) (bool, er
 		return false, err
 	}
 	defer func() { _ = g.Close() }()
-	return sameBytes(ctx, f, g)
+	if l.buf[0] == nil {
+		l.buf[0], l.buf[1] = make([]byte, chunk), make([]byte, chunk)
+	}
+	return sameBytes(ctx, f, g, l.buf[0], l.buf[1])
 }
 
 // chunk is how much is compared at once.
 const chunk = 128 << 10
 
-func sameBytes(ctx context.Context, f, g io.Reader) (bool, error) {
-	a, b := make([]byte, chunk), make([]byte, chunk)
+func sameBytes(ctx context.Context, f, g io.Reader, a, b []byte) (bool, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return false, err

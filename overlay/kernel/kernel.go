@@ -55,11 +55,10 @@ func (Backend) Mount(s overlay.Spec) (*os.File, error) {
 	var last error
 	for _, w := range ways() {
 		fd, err := mount(s, w)
-		if err == nil {
+		switch {
+		case err == nil:
 			return os.NewFile(uintptr(fd), "overlay"), nil
-		}
-		var layer *layerError
-		if !errors.As(err, &layer) {
+		case !unknownWay(err):
 			return nil, explain(s, err)
 		}
 		last = err
@@ -86,10 +85,16 @@ func ways() []way {
 	return all
 }
 
-// layerError marks a failure to name a layer: the next way may succeed.
-type layerError struct{ error }
+// unknownWay reports whether err is what a kernel answers that does not know a
+// way: to a key or a type of value it has not heard of (EINVAL), to O_PATH
+// descriptors (EBADF).
+func unknownWay(err error) bool {
+	var e *overlay.MountError
+	return errors.As(err, &e) && e.Op == opLayer && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EBADF))
+}
 
-func (e *layerError) Unwrap() error { return e.error }
+// opLayer is the step that the ways differ in.
+const opLayer = "set layer"
 
 func mount(s overlay.Spec, w way) (int, error) {
 	c, err := mnt.Open("overlay")
@@ -109,7 +114,7 @@ func mount(s overlay.Spec, w way) (int, error) {
 		}
 	}
 	if err := w.set(c, s); err != nil {
-		return -1, &layerError{err}
+		return -1, err
 	}
 	fd, err := c.Mount(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)
 	if err != nil {
@@ -137,7 +142,7 @@ func setJoined(c *mnt.Context, s overlay.Spec) error {
 		lowers += mnt.Name(int(l.Fd()))
 	}
 	if err := c.Set("lowerdir", lowers); err != nil {
-		return mountError("set", "lower", s.Lowers[0], err)
+		return mountError(opLayer, "lower", s.Lowers[0], err)
 	}
 	return setUpper(s, func(key string, f *os.File) error { return c.Set(key, mnt.Name(int(f.Fd()))) })
 }
@@ -145,7 +150,7 @@ func setJoined(c *mnt.Context, s overlay.Spec) error {
 func eachLayer(s overlay.Spec, set func(key string, f *os.File) error) error {
 	for i, l := range s.Lowers {
 		if err := set("lowerdir+", l); err != nil {
-			return mountError("set", fmt.Sprintf("lower %d", i), l, err)
+			return mountError(opLayer, fmt.Sprintf("lower %d", i), l, err)
 		}
 	}
 	return setUpper(s, set)
@@ -156,10 +161,10 @@ func setUpper(s overlay.Spec, set func(key string, f *os.File) error) error {
 		return nil
 	}
 	if err := set("upperdir", s.Upper); err != nil {
-		return mountError("set", "upper", s.Upper, err)
+		return mountError(opLayer, "upper", s.Upper, err)
 	}
 	if err := set("workdir", s.Work); err != nil {
-		return mountError("set", "work", s.Work, err)
+		return mountError(opLayer, "work", s.Work, err)
 	}
 	return nil
 }

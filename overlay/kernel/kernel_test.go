@@ -51,9 +51,11 @@ func layer(t *testing.T, dir string) *os.File {
 	return openPath(t, dir)
 }
 
-func openPath(t *testing.T, dir string) *os.File {
+func openPath(t *testing.T, dir string) *os.File { return openFile(t, dir, unix.O_DIRECTORY) }
+
+func openFile(t *testing.T, dir string, flags int) *os.File {
 	t.Helper()
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
 	if err != nil {
 		t.Fatalf("open %s: %v", dir, err)
 	}
@@ -149,6 +151,12 @@ func TestMountErrorsNameStepAndLayer(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "needs a work directory") {
 		t.Errorf("no work: %v", err)
 	}
+	good := s.Lowers[1]
+	s.Lowers[1] = openFile(t, "/etc/hostname", 0)
+	if _, err = (Backend{}).Mount(s); !errors.As(err, &e) || !strings.HasPrefix(e.Target, "lower") {
+		t.Errorf("a file as lower: %v, want a *MountError of a lower", err)
+	}
+	s.Lowers[1] = good
 	s.Work = openPath(t, "/proc/self")
 	if _, err = (Backend{}).Mount(s); !errors.As(err, &e) {
 		t.Errorf("work in /proc: %v, want a *MountError", err)

@@ -26,6 +26,7 @@ func (s *suite) cases(t *testing.T) {
 	for _, c := range append(semantics, programs...) {
 		t.Run(c.name, func(t *testing.T) {
 			testbox.Need(t, append([]string{"sh"}, c.needs...)...)
+			t.Logf("stands for %s", c.report)
 			want := s.plain(t, c)
 			p := s.newView(t, func(dir string) error { return script(dir, c.setup, "P="+dir, "H="+dir+"/.h") })
 			h := s.newView(t, func(dir string) error {
@@ -50,7 +51,7 @@ func (s *suite) cases(t *testing.T) {
 // plain runs a case on plain directories and returns what it leaves.
 func (s *suite) plain(t *testing.T, c oneCase) Tree {
 	t.Helper()
-	p, h := t.TempDir(), t.TempDir()
+	p, h := s.dir(t), s.dir(t)
 	env := []string{"P=" + p, "H=" + h, "LOW="}
 	for _, part := range []string{"mkdir $H/.cache && echo pkg >$H/.cache/pkg", c.setup, c.session, c.check} {
 		if err := script(p, strings.TrimSpace(part), env...); err != nil {

@@ -129,7 +129,7 @@ func renameWhiteout(_ *testing.T, v *view) {
 
 func sparse(_ *testing.T, v *view) {
 	v.unmount()
-	const size = 64 << 20
+	const size = 16 << 20
 	v.check(asAgent(func() error {
 		return errors.Join(os.WriteFile(v.lower+"/hole", []byte("head"), 0o600), os.Truncate(v.lower+"/hole", size))
 	}))

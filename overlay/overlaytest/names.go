@@ -71,7 +71,7 @@ func layersNamed(t *testing.T, s *suite, n string) {
 		path *string
 		in   string
 	}{{&v.lower, "l"}, {&v.pins, "k"}, {&v.upper, "u"}, {&v.work, "w"}, {&v.P, "p"}} {
-		*d.path = t.TempDir() + "/" + n
+		*d.path = s.dir(t) + "/" + n
 		v.check(os.Mkdir(*d.path, 0o755))
 	}
 	if short, _, cut := strings.Cut(n, ":"); cut && short != "" {
@@ -92,7 +92,7 @@ func layersNamed(t *testing.T, s *suite, n string) {
 // no system call takes whole.
 func (s *suite) deep(t *testing.T) {
 	long := "/" + strings.Repeat("n", 200)
-	base := t.TempDir() + strings.Repeat(long, 8)
+	base := s.dir(t) + strings.Repeat(long, 8)
 	v := &view{
 		t: t, backend: s.backend, dir: base, frozen: true,
 		P: base + "/p", lower: base + "/l", pins: base + "/k", upper: base + "/u", work: base + "/w",

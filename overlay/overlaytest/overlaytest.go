@@ -23,7 +23,7 @@ import (
 // suite is one run of all tests with one identity.
 type suite struct {
 	backend overlay.Backend
-	uid     int
+	top     string // where views are made, if not on disk
 }
 
 // Run tests the backend with views mounted in user and mount namespaces of their
@@ -39,12 +39,29 @@ func Run(t *testing.T, backend func() overlay.Backend) {
 			if err := mnt.MakePrivate(); err != nil {
 				t.Fatal(err)
 			}
-			s := &suite{backend: backend(), uid: id}
+			s := &suite{backend: backend()}
+			if id == 0 { // root's run is in memory, that of others on disk
+				s.top = memory(t)
+			}
 			for _, g := range groups {
 				t.Run(g.name, func(t *testing.T) { g.run(s, t) })
 			}
 		})
 	}
+}
+
+// dir returns a new directory for layers.
+func (s *suite) dir(t *testing.T) string {
+	t.Helper()
+	if s.top == "" {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(s.top, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 func identities(t *testing.T) []int {

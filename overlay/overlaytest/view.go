@@ -39,7 +39,7 @@ type view struct {
 // lower must then be what it was.
 func (s *suite) newView(t *testing.T, setup func(lower string) error) *view {
 	t.Helper()
-	v := s.makeView(t, t.TempDir(), setup)
+	v := s.makeView(t, s.dir(t), setup)
 	t.Cleanup(v.finish)
 	return v
 }
@@ -66,7 +66,7 @@ func (s *suite) makeView(t tb, dir string, setup func(lower string) error) *view
 func memory(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	fd, err := mnt.Tmpfs(64<<20, 1<<16, 0o755)
+	fd, err := mnt.Tmpfs(256<<20, 1<<17, 0o755)
 	if err != nil {
 		return dir
 	}
