@@ -19,10 +19,10 @@ import (
 const ManifestFile = "manifest"
 
 const (
-	patchPrefix  = "patch-"
-	knownPrefix  = "known-"
-	shownPrefix  = "shown-"
-	tmpPrefix    = "tmp-"
+	patchPrefix = "patch-"
+	knownPrefix = "known-"
+	shownPrefix = "shown-"
+	tmpPrefix   = "tmp-"
 
 	// maxPatches is how many patches, and how many lists of digests, a base keeps
 	// beside the manifest: each costs a file at every look.

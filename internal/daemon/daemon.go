@@ -64,6 +64,8 @@ type Daemon struct {
 	wg     sync.WaitGroup  // watches
 	served http.Server
 
+	captures captures
+
 	mu       sync.Mutex // guards the fields below
 	sessions map[session.ID]session.Record
 }
@@ -112,6 +114,7 @@ func newDaemon(opt Options) (*Daemon, error) {
 	d := &Daemon{
 		opt: opt, store: store, log: opt.Log, uid: os.Geteuid(), boot: boot,
 		sessions: map[session.ID]session.Record{},
+		captures: captures{slots: make(chan struct{}, capturesAtOnce), by: map[session.ID]*capture{}},
 	}
 	if err := d.runtimeDirs(); err != nil {
 		store.Close()

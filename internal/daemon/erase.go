@@ -14,6 +14,7 @@ import (
 // erase removes a session for good: first its name goes, in one rename, so that a crash
 // leaves what finish takes up; then its data, as its user; then the record.
 func (d *Daemon) erase(ctx context.Context, rec session.Record) error {
+	d.dropCapture(rec.ID)
 	if _, err := d.store.Retire(rec.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

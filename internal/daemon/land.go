@@ -19,6 +19,11 @@ func (d *Daemon) work(ctx context.Context, op string, rec session.Record, w sess
 	if rec.Project.Real == "" {
 		return refused("", "session %s is broken: %s", rec.ID, rec.Reason)
 	}
+	if op == session.WorkLand || op == session.WorkDiff && !w.Home {
+		if err := d.based(ctx, rec); err != nil {
+			return err
+		}
+	}
 	policy, err := d.policy(ctx, rec)
 	if err != nil {
 		return err

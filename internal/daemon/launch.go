@@ -2,11 +2,9 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/sbxd/sbxd/internal/fault"
@@ -50,8 +48,8 @@ func (d *Daemon) handle(rec session.Record) session.Launch {
 	return session.Launch{Dir: d.store.DataDir(rec.UID, rec.ID), Socket: d.shimSocket(rec.ID)}
 }
 
-// launch makes the directories of rec that are missing, starts its processes, and
-// beside them captures the project's base, unless rec is resumed and has one.
+// launch makes the directories of rec that are missing and starts its processes; the
+// project's base is captured beside them.
 func (d *Daemon) launch(ctx context.Context, rec session.Record, env []string, resume bool) (session.Running, error) {
 	policy, err := d.policy(ctx, rec)
 	if err != nil {
@@ -66,28 +64,18 @@ func (d *Daemon) launch(ctx context.Context, rec session.Record, env []string, r
 	if err != nil {
 		return session.Running{}, err
 	}
-	var running session.Running
-	g, gctx := errgroup.WithContext(ctx)
-	if !resume {
-		g.Go(func() error { return d.capture(gctx, rec, clock()) })
-	}
-	g.Go(func() (err error) {
-		if err := fault.Hit("start.4.shim"); err != nil {
-			return err
-		}
-		running, err = d.opt.Launcher.Start(gctx, rec, l)
-		return err
-	})
-	if err := g.Wait(); err != nil {
-		if running.Shim.Pid != 0 {
-			err = undoStack{func(ctx context.Context) error {
-				started := rec
-				started.Running = running
-				return d.opt.Launcher.Stop(ctx, started, l)
-			}}.undo(ctx, err)
-		}
+	since := clock()
+	if err := fault.Hit("start.4.shim"); err != nil {
 		return session.Running{}, err
 	}
+	running, err := d.opt.Launcher.Start(ctx, rec, l)
+	if err != nil {
+		return session.Running{}, err
+	}
+	if resume {
+		since = stamp(rec.Created)
+	}
+	d.captureSoon(rec, since)
 	running.Warnings = append(warnings, running.Warnings...)
 	return running, nil
 }
@@ -106,19 +94,6 @@ func (d *Daemon) makeDirs(ctx context.Context, rec session.Record, p session.Pol
 		return session.Prepare(w)
 	}
 	return warnings, d.opt.Worker.Do(ctx, session.WorkPrepare, w, &warnings)
-}
-
-// capture records the project as the session's base. since is clock before the views
-// were mounted.
-func (d *Daemon) capture(ctx context.Context, rec session.Record, since safefs.Time) error {
-	if err := fault.Hit("start.3.base"); err != nil {
-		return err
-	}
-	w := session.Work{Record: rec, Dir: d.store.DataDir(rec.UID, rec.ID), Since: since}
-	if err := d.opt.Worker.Do(ctx, session.WorkCapture, w, nil); err != nil {
-		return fmt.Errorf("recording the project as it is: %w", err)
-	}
-	return nil
 }
 
 // clock is the clock that the kernel takes file times from: what is changed after the

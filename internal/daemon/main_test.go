@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,12 +34,28 @@ func TestMain(m *testing.M) {
 	case "ask":
 		askMain()
 	default:
+		_ = os.Setenv(testPid, strconv.Itoa(os.Getpid()))
 		testbox.Main(m)
 	}
 }
 
+// testPid is the suite's process. A shim outlives its daemon, but not the suite.
+const testPid = "SBXD_TEST_PID"
+
+// endWithSuite ends this process when the suite's has ended.
+func endWithSuite() {
+	pid, err := strconv.Atoi(os.Getenv(testPid))
+	if err != nil {
+		panic(err)
+	}
+	for ; unix.Kill(pid, 0) != unix.ESRCH; time.Sleep(200 * time.Millisecond) {
+	}
+	os.Exit(1)
+}
+
 // daemonMain runs a daemon until it is told to end, for tests that kill it.
 func daemonMain() {
+	go endWithSuite()
 	var o Options
 	if err := json.Unmarshal([]byte(os.Getenv("SBXD_DAEMON")), &struct {
 		StateRoot, Socket, RuntimeDir, RunAs *string

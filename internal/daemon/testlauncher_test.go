@@ -50,7 +50,7 @@ func (testLauncher) Start(_ context.Context, r session.Record, l session.Launch)
 	}
 	defer f.Close()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append([]string{stageEnv + "=shim", "PATH=/usr/bin:/bin", "SBXD_ORDER=" + string(order), "SBXD_PROJECT=" + r.Project.Real}, l.Env...)
+	cmd.Env = append([]string{stageEnv + "=shim", "PATH=/usr/bin:/bin", testPid + "=" + os.Getenv(testPid), "SBXD_ORDER=" + string(order), "SBXD_PROJECT=" + r.Project.Real}, l.Env...)
 	cmd.ExtraFiles = []*os.File{theirs, f}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if os.Geteuid() == 0 {

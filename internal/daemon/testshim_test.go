@@ -30,7 +30,9 @@ type testCommand struct {
 	info     session.CommandInfo
 	out      []chunk
 	stdin    io.WriteCloser
+	owner    *wire.Conn // whose stdin counts: what an earlier client still had under way does not
 	received int64
+	writing  sync.Mutex // keeps the order of what two clients sent
 	cmd      *exec.Cmd
 }
 
@@ -40,6 +42,7 @@ type chunk struct {
 }
 
 func shimMain() {
+	go endWithSuite()
 	s := &testShim{}
 	s.changed = sync.NewCond(&s.mu)
 	if err := json.Unmarshal([]byte(os.Getenv("SBXD_ORDER")), &s.order); err != nil {
@@ -128,7 +131,7 @@ func (s *testShim) killAll() {
 }
 
 func (s *testShim) exec(w *wire.Conn, run *session.Command) *testCommand {
-	c := &testCommand{info: session.CommandInfo{Argv: run.Argv, Started: time.Now(), Running: true, TTY: run.TTY}}
+	c := &testCommand{info: session.CommandInfo{Argv: run.Argv, Started: time.Now(), Running: true, TTY: run.TTY}, owner: w}
 	c.cmd = exec.Command(run.Argv[0], run.Argv[1:]...)
 	c.cmd.Env = append(append(os.Environ(), "SBXD_STAGE="), run.Env...)
 	c.cmd.Dir = filepath.Join(s.order.Dir, "project/upper")
@@ -186,6 +189,7 @@ func (s *testShim) attach(w *wire.Conn, m session.Msg) *testCommand {
 	defer s.mu.Unlock()
 	for _, c := range s.commands {
 		if c.info.Exec == m.Exec {
+			c.owner = w
 			_ = w.Write(session.Msg{Type: session.MsgStarted, Exec: m.Exec, Pid: c.info.Pid, Received: c.received, N: session.Window}, nil)
 			go s.follow(w, c, m.From)
 			return c
@@ -226,12 +230,23 @@ func (s *testShim) forward(w *wire.Conn, c *testCommand, m session.Msg, b []byte
 	switch m.Type {
 	case session.MsgStdin:
 		s.mu.Lock()
+		if c.owner != w {
+			s.mu.Unlock()
+			return nil
+		}
 		c.received += int64(len(b))
 		received := c.received
 		s.mu.Unlock()
+		c.writing.Lock()
 		_, _ = c.stdin.Write(b)
+		c.writing.Unlock()
 		return w.Write(session.Msg{Type: session.MsgCredit, N: int64(len(b)), Received: received}, nil)
 	case session.MsgEOF:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if c.owner != w {
+			return nil
+		}
 		return c.stdin.Close()
 	case session.MsgSignal:
 		return unix.Kill(-c.cmd.Process.Pid, unix.Signal(m.Signal))
