@@ -174,6 +174,9 @@ func (r *runner) open(req *api.ExecRequest) error {
 	if err := r.term.raw(); err != nil {
 		return fmt.Errorf("set the terminal: %w", err)
 	}
+	if req.Attach != "" {
+		r.resized() // the command has the size of whoever was there before
+	}
 	return nil
 }
 

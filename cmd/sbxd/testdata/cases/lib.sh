@@ -83,7 +83,7 @@ daemon_stop() {
 daemon_start() {
 	(cd / && exec "$@" sbxd serve $RUN_AS >>"$DIR/daemon.log" 2>&1) &
 	DAEMON=$!
-	trap 'kill "$DAEMON" 2>/dev/null; wait "$DAEMON"' EXIT
+	trap 'kill "$DAEMON" 2>/dev/null || :; wait "$DAEMON" || :' EXIT
 	until_true 10 sbxd list
 }
 
