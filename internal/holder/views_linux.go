@@ -88,9 +88,9 @@ func (b *builder) applyStep(i int, s masks.Step) error {
 		}
 		return err
 	case masks.BindRO:
-		return b.bind(i, s, roFlags)
+		return b.bindUnlessReplaced(i, s, roFlags)
 	case masks.BindRW:
-		return b.bind(i, s, rwFlags)
+		return b.bindUnlessReplaced(i, s, rwFlags)
 	case masks.ViewRO:
 		return b.viewRO(i, s)
 	case masks.Pin:
@@ -136,7 +136,10 @@ func (b *builder) coverMissing(s masks.Step) error {
 	} else {
 		err = b.makeFile(s.Path)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EROFS): // in a read-only part: the session cannot make it either
+		return nil
+	case err != nil:
 		return err
 	}
 	return b.cover(s.Path)
@@ -221,6 +224,18 @@ func (b *builder) inView(path string) bool {
 		}
 	}
 	return false
+}
+
+// bindUnlessReplaced is bind, but for a path that the session itself turned into
+// something else in an earlier run: it then keeps what it made, and the host's object is
+// not shown.
+func (b *builder) bindUnlessReplaced(i int, s masks.Step, attr uint64) error {
+	err := b.bind(i, s, attr)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
+		b.warn("%s (%s) is not shown: the session replaced it, or a directory above it", s.Path, s.Rule.From)
+		return nil
+	}
+	return err
 }
 
 // bind mounts the opened source of step i at its path, making a mount point if needed.

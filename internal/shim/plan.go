@@ -51,12 +51,11 @@ func (s *shim) plan(layers []*os.File) (plan, error) {
 	m, err := masks.Make(masks.Input{
 		Home: r.Home.Real, HomeSpelled: r.Home.Spelled,
 		Project: r.Project.Real, ProjectSpelled: r.Project.Spelled,
-		Views:     shown(nested),
 		Base:      holder.Base(),
 		StateDirs: s.launch.Policy.StateDirs,
 		Rules:     rules,
 		HomeMode:  s.launch.Policy.HomeMode,
-		Mounts:    mountsOf(table),
+		Mounts:    mountsOf(table, nested),
 	}, masks.OS{})
 	if err != nil {
 		return plan{}, fmt.Errorf("%w: %w", session.ErrRefused, err)
@@ -72,7 +71,7 @@ func (s *shim) plan(layers []*os.File) (plan, error) {
 	}
 	p.spec = holder.Spec{
 		ID: string(r.ID), UID: r.UID,
-		Views: views, Nested: nested, Links: linksOf(r), Steps: m.Steps, Placeholders: m.Placeholders,
+		Views: views, Nested: nested, Links: append(linksOf(r), linksTo(m.Links)...), Steps: m.Steps, Placeholders: m.Placeholders,
 		Bwrap:   s.order.Findings,
 		Resolv:  resolv(r.Network),
 		OpenNet: r.Network == "open",
@@ -119,22 +118,22 @@ func uncut(table []*mountinfo.Info, views []holder.View) error {
 	return nil
 }
 
-func shown(nested []holder.Nested) []string {
-	var out []string
-	for _, n := range nested {
-		if !n.Hide {
-			out = append(out, n.Path)
-		}
+func mountsOf(table []*mountinfo.Info, nested []holder.Nested) []masks.Mount {
+	out := make([]masks.Mount, 0, len(table))
+	for _, m := range table {
+		out = append(out, masks.Mount{Point: m.Mountpoint, Root: m.Root, Dev: unix.Mkdev(uint32(m.Major), uint32(m.Minor)), FSType: m.FSType, Hidden: hiddenBy(m.Mountpoint, nested)})
 	}
 	return out
 }
 
-func mountsOf(table []*mountinfo.Info) []masks.Mount {
-	out := make([]masks.Mount, 0, len(table))
-	for _, m := range table {
-		out = append(out, masks.Mount{Point: m.Mountpoint, Root: m.Root, Dev: unix.Mkdev(uint32(m.Major), uint32(m.Minor)), FSType: m.FSType})
+// hiddenBy reports whether a mountpoint is one that the session is not shown, or below one.
+func hiddenBy(path string, nested []holder.Nested) bool {
+	for _, n := range nested {
+		if n.Hide && masks.Within(path, n.Path) {
+			return true
+		}
 	}
-	return out
+	return false
 }
 
 // resolv is the content of /etc/resolv.conf inside: whatever chain of links the host
@@ -164,6 +163,15 @@ func linksOf(r session.Record) []holder.Link {
 		}
 	}
 	return links
+}
+
+// linksTo are the links by which the rules' own spelling leads to what they show.
+func linksTo(links []masks.Link) []holder.Link {
+	out := make([]holder.Link, len(links))
+	for i, l := range links {
+		out[i] = holder.Link{Path: l.Path, Target: l.Target}
+	}
+	return out
 }
 
 // maxLinks is the kernel's own bound for one path (path_resolution(7)).
