@@ -168,7 +168,7 @@ func (a *applier) chmod(op *Op, parent *safefs.Dir) error {
 	}
 	now, want := fromStat(op.Path, st, a.tree.stat.Dev), &op.Old[0]
 	if now.Type != want.Type || now.Ino != want.Ino || now.Mode != want.Mode ||
-		(now.Type != dirType && (now.Size != want.Size || now.MTime != want.MTime || now.CTime != want.CTime)) {
+		(now.Type != dirType && (now.Nlink > 1 || now.Size != want.Size || now.MTime != want.MTime || now.CTime != want.CTime)) {
 		return conflict(op, ConflictMode, "the host changed it during the landing")
 	}
 	if err := fault.Hit("land.apply.chmod"); err != nil {
@@ -210,6 +210,9 @@ func settled(ctx context.Context, dir *safefs.Dir, name string, seen []Node) (bo
 		return false, ignoreGone(err)
 	}
 	for i := range now {
+		if seen[i].Nlink > 1 { // a step that moved another name moved its ctime
+			now[i].CTime = seen[i].CTime
+		}
 		if now[i].Path != seen[i].Path || !sameStamp(&now[i], &seen[i]) {
 			return false, nil
 		}

@@ -81,7 +81,8 @@ func TestNewEntriesKeepWhatTheyHave(t *testing.T) {
 	b.must(os.Link(filepath.Join(b.upper, "d/f"), filepath.Join(b.upper, "hard")))
 	b.must(os.Chtimes(filepath.Join(b.upper, "d/f"), when, when))
 	b.must(os.Chtimes(filepath.Join(b.upper, "d"), when, when))
-	b.mustLand()
+	before := treeOf(t, b.project)
+	r := b.mustLand()
 	f, hard := stat(t, filepath.Join(b.project, "d/f")), stat(t, filepath.Join(b.project, "hard"))
 	if f.Ino != hard.Ino || f.Nlink != 2 {
 		t.Errorf("the two names are inodes %d and %d with %d links", f.Ino, hard.Ino, f.Nlink)
@@ -100,6 +101,11 @@ func TestNewEntriesKeepWhatTheyHave(t *testing.T) {
 		if n, err := unix.Getxattr(filepath.Join(b.project, name), attr, buf); err != nil || n == 0 {
 			t.Errorf("%s of %s: %v", attr, name, err)
 		}
+	}
+	_, err := b.undo(r.Record.ID)
+	b.must(err)
+	if diff := cmp.Diff(before, treeOf(t, b.project)); diff != "" {
+		t.Errorf("undone:\n%s", diff)
 	}
 }
 
@@ -140,6 +146,42 @@ func TestHardLinkSplitIsReported(t *testing.T) {
 	b.must(err)
 	if a, c := stat(t, filepath.Join(b.project, "a")), stat(t, filepath.Join(b.project, "b")); a.Ino != c.Ino {
 		t.Error("undo did not join the two names again")
+	}
+}
+
+// Both names of one file go, or change: moving one moves the other's ctime.
+func TestBothNamesOfAFile(t *testing.T) {
+	b := newBox(t)
+	b.host("a", "1").host("d/keep", "k").host("x", "2")
+	b.must(errors.Join(os.Link(filepath.Join(b.project, "a"), filepath.Join(b.project, "d/b")), os.Link(filepath.Join(b.project, "x"), filepath.Join(b.project, "y"))))
+	b.start().remove("a").remove("d").write("x", "S").write("y", "S")
+	before := treeOf(t, b.project)
+	r := b.mustLand()
+	_, err := b.undo(r.Record.ID)
+	b.must(err)
+	if diff := cmp.Diff(before, treeOf(t, b.project)); diff != "" {
+		t.Errorf("undone:\n%s", diff)
+	}
+}
+
+// A file of the project has a second name outside: its mode must not follow.
+func TestModeOfAFileWithANameOutside(t *testing.T) {
+	b := newBox(t)
+	out := filepath.Join(filepath.Dir(b.project), "outside")
+	b.host("f", "1").host("g", "2")
+	b.must(os.Link(filepath.Join(b.project, "f"), out))
+	b.start().chmod("f", 0o777)
+	r := b.mustLand()
+	if st := stat(t, out); st.Mode&0o777 != 0o644 {
+		t.Errorf("the name outside has mode %o", st.Mode)
+	}
+	if st := stat(t, filepath.Join(b.project, "f")); st.Mode&0o777 != 0o777 || len(r.Notices) != 1 {
+		t.Errorf("mode %o, notices %+v", st.Mode, r.Notices)
+	}
+	b.chmod("g", 0o777)
+	b.must(os.Link(filepath.Join(b.project, "g"), out+"2"))
+	if _, err := b.land(); !errors.Is(err, ErrConflict) {
+		t.Errorf("a name that the host made since: %v, want a conflict", err)
 	}
 }
 

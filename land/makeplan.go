@@ -73,22 +73,32 @@ func (p *planner) judge(i int) {
 		p.verdicts[i] = already
 	case s.now != nil && s.now.Mount:
 		p.clash(it.Path, ConflictMount, "something is mounted there")
+	case p.sharesMode(it, s):
+		p.clash(it.Path, ConflictMode, "the host gave the file another name, which would get the mode, too")
 	case s.hostKept():
 		p.verdicts[i] = take
+		if it.Op == overlay.Mode && s.now.Type == overlay.File && s.now.Nlink > 1 {
+			it.Op = overlay.Modify // a copy takes the mode: the other names keep theirs
+		}
 	default:
 		if mode, bytes, ok := s.combine(it.Op); ok {
 			p.verdicts[i] = take
 			if bytes {
 				p.kept[it.Path] = it.Mode
 				it.Mode = mode
-			} else {
-				it.Op = overlay.Mode
 			}
 			return
 		}
 		kind, what := s.why()
 		p.clash(it.Path, kind, what)
 	}
+}
+
+// sharesMode reports whether a file whose mode alone is to change has other names,
+// perhaps outside of the project, and no copy that could take its place.
+func (p *planner) sharesMode(it *Item, s sides) bool {
+	return it.Op == overlay.Mode && s.now != nil && s.now.Type == overlay.File && s.now.Nlink > 1 &&
+		!(it.Split && s.hostKept())
 }
 
 // makesDir reports whether the session has a directory at a path of the changeset.

@@ -196,6 +196,9 @@ func (o *observer) read(dir *safefs.Dir, n *Node, it *Item) error {
 		o.now.Moving = append(o.now.Moving, n.Path)
 		return nil
 	}
+	if unreadable(err) {
+		return nil // the marks must do
+	}
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (r *reverter) one(op *Op, slot string) (bool, error) {
 	return !done || op.Kind == Create || op.Kind == Chmod, err
 }
 
-// notHere reports whether err says that a path leads to nothing of this tree.
+// notHere reports whether err (which may be nil) says that a path leads to nothing of this tree.
 func notHere(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV)
 }

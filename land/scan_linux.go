@@ -218,7 +218,7 @@ func (s *scanner) read(it *Item, number int) (safefs.Stat, error) {
 	}
 	defer f.Close()
 	it.Size, it.MTime = st.Size, st.Mtime
-	if s.stage == nil || (it.Op == overlay.Mode && it.Nlink == 1) {
+	if s.stage == nil || (it.Op == overlay.Mode && it.Nlink == 1 && !it.Split) {
 		it.copied = 0
 		it.Digest, err = pour(s.ctx, nil, f, st)
 		return st, err

@@ -28,7 +28,11 @@ func sealPlan(ctx context.Context, t *tree, p *Plan) error {
 		}
 		for j := range op.Old {
 			n := &op.Old[j]
-			if n.Type != overlay.File || n.Digest.Known() || n.Size > hashBelow || (j > 0 && !near(n.CTime, started)) {
+			if n.Type != overlay.File || n.Digest.Known() || n.Size > hashBelow {
+				continue
+			}
+			// A step that moves another name of the file moves its ctime, too.
+			if j > 0 && !near(n.CTime, started) && n.Nlink == 1 {
 				continue
 			}
 			if err := sealNode(ctx, &c, op, n); err != nil {

@@ -79,6 +79,9 @@ func (g *stage) build(t *tree, ops []Op, items []Item) error {
 			continue
 		}
 		own, err := ownerOf(t, op)
+		if notHere(err) {
+			return conflict(op, ConflictParent, "the host moved its directory during the landing")
+		}
 		if err != nil {
 			return fmt.Errorf("look at the directory of %s: %w", Quote(op.Path), err)
 		}

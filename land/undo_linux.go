@@ -167,6 +167,8 @@ func turnChmod(was *Op, there []Node, clash func(kind, what string) (Op, error))
 		return Op{Path: was.Path, Kind: Settle}, nil
 	case there[0].Mode != landed.Mode:
 		return clash(ConflictMode, "the host changed its mode since it was landed")
+	case landed.Type == overlay.File && there[0].Nlink > 1:
+		return clash(ConflictMode, "the host gave it another name, which would get the mode, too")
 	}
 	to := there[0]
 	to.Mode = old.Mode
