@@ -31,7 +31,7 @@ func (w *walker) compare(path string, u found, b Entry) error {
 		}
 	}
 	c.Split = c.Op != Same && c.Was == File && b.Nlink > 1
-	return w.report(c, b)
+	return w.report(c)
 }
 
 // op says how c differs from an entry that is there.
@@ -97,7 +97,7 @@ func (w *walker) sameBytes(c Change, b Entry) (bool, error) {
 }
 
 // report emits c unless it says nothing.
-func (w *walker) report(c Change, b Entry) error {
+func (w *walker) report(c Change) error {
 	if c.Op == Same {
 		w.set.Same++
 		if !w.opt.KeepSame {

@@ -161,7 +161,7 @@ func sameBytes(ctx context.Context, f, g io.Reader, a, b []byte) (bool, error) {
 			return false, nil
 		}
 		for _, err := range []error{errF, errG} {
-			if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 				return false, err
 			}
 		}

@@ -37,11 +37,6 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// within reports whether path lies below dir.
-func within(path, dir string) bool {
-	return len(path) > len(dir) && strings.HasPrefix(path, dir) && path[len(dir)] == '/'
-}
-
 // split parts a path into its directory ("" for the root) and its last name.
 func split(path string) (dir, name string) {
 	if i := strings.LastIndexByte(path, '/'); i >= 0 {

@@ -103,7 +103,7 @@ func (s *suite) uppers(t *testing.T) {
 		for _, p := range what.Draw(rt, "layers") {
 			data = append(data, p...)
 		}
-		dir, err := os.MkdirTemp(top, "")
+		dir, err := os.MkdirTemp(top, "") //nolint:usetesting // in memory
 		if err != nil {
 			rt.Fatal(err)
 		}

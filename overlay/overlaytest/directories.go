@@ -78,22 +78,14 @@ func renameOver(_ *testing.T, v *view) {
 		if err := os.Mkdir(v.P+"/n", 0o755); err != nil {
 			return err
 		}
-		if err := unix.Rename(v.P+"/n", v.P+"/d"); err != unix.ENOTEMPTY {
-			return fmt.Errorf("rename over a full directory: %v, want ENOTEMPTY", err)
-		}
-		if err := unix.Rename(v.P+"/f", v.P+"/e"); err != unix.EISDIR {
-			return fmt.Errorf("rename a file over a directory: %v, want EISDIR", err)
-		}
-		if err := os.Remove(v.P + "/d"); !errors.Is(err, unix.ENOTEMPTY) {
-			return fmt.Errorf("rmdir of a full directory: %v, want ENOTEMPTY", err)
-		}
-		if err := os.RemoveAll(v.P + "/d"); err != nil {
-			return err
-		}
-		if err := os.Mkdir(v.P+"/d", 0o755); err != nil {
-			return err
-		}
-		return unix.Rename(v.P+"/n", v.P+"/d")
+		return errors.Join(
+			fails("rename over a full directory", unix.Rename(v.P+"/n", v.P+"/d"), unix.ENOTEMPTY),
+			fails("rename a file over a directory", unix.Rename(v.P+"/f", v.P+"/e"), unix.EISDIR),
+			fails("rmdir of a full directory", os.Remove(v.P+"/d"), unix.ENOTEMPTY),
+			os.RemoveAll(v.P+"/d"),
+			os.Mkdir(v.P+"/d", 0o755),
+			unix.Rename(v.P+"/n", v.P+"/d"),
+		)
 	})
 	if left, err := os.ReadDir(v.P + "/d"); err != nil || len(left) != 0 {
 		v.t.Errorf("in the new directory: %v, %v, want nothing", left, err)

@@ -18,8 +18,13 @@ var masked = []struct {
 	path string
 	dir  bool
 }{
-	{".env", false}, {".aws", true}, {"conf/keys/id", false}, {"link", false}, {"dangling", false},
-	{"a/b/.cred", true}, {"token", false},
+	{".env", false},
+	{".aws", true},
+	{"conf/keys/id", false},
+	{"link", false},
+	{"dangling", false},
+	{"a/b/.cred", true},
+	{"token", false},
 }
 
 // masks tests that a mount over a path of the view hides it for good: nothing
@@ -146,5 +151,12 @@ func fails(what string, err error, errnos ...error) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %v, want one of %v", what, err, errnos)
+	return fmt.Errorf("%s: %s, want one of %v", what, text(err), errnos)
+}
+
+func text(err error) string {
+	if err == nil {
+		return "success"
+	}
+	return err.Error()
 }

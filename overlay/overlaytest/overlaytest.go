@@ -56,7 +56,7 @@ func (s *suite) dir(t *testing.T) string {
 	if s.top == "" {
 		return t.TempDir()
 	}
-	dir, err := os.MkdirTemp(s.top, "")
+	dir, err := os.MkdirTemp(s.top, "") //nolint:usetesting // in memory
 	if err != nil {
 		t.Fatal(err)
 	}
