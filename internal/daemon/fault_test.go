@@ -11,7 +11,7 @@ import (
 
 // startSteps is how many effects a start announces to package fault here; the
 // launcher's own come between them.
-const startSteps = 5
+const startSteps = 4
 
 func TestStartFailsAtEveryStep(t *testing.T) {
 	for k := 1; k <= startSteps; k++ {
@@ -46,5 +46,16 @@ func TestDaemonDiesAtEveryStepOfAStart(t *testing.T) {
 			}
 			b.nothingLeft()
 		})
+	}
+}
+
+// A recording of the project that fails is tried again before anybody compares with it.
+func TestFailedRecordingIsTriedAgain(t *testing.T) {
+	b := newBox(t)
+	b.start("SBXD_FAULT=base.capture:1:fail")
+	s := b.session()
+	b.sh(s.ID, "echo x >a")
+	if d, err := b.Diff(t.Context(), s.ID, api.DiffOptions{}); err != nil || len(d.Changes) != 1 {
+		t.Errorf("%+v, %v", d, err)
 	}
 }

@@ -65,7 +65,7 @@ func (d *Daemon) launch(ctx context.Context, rec session.Record, env []string, r
 		return session.Running{}, err
 	}
 	since := clock()
-	if err := fault.Hit("start.4.shim"); err != nil {
+	if err := fault.Hit("start.3.shim"); err != nil {
 		return session.Running{}, err
 	}
 	running, err := d.opt.Launcher.Start(ctx, rec, l)

@@ -157,7 +157,7 @@ func (d *Daemon) start(ctx context.Context, c caller, rec session.Record, env []
 	if syncErr != nil {
 		return rec, syncErr
 	}
-	if err := fault.Hit("start.5.running"); err != nil {
+	if err := fault.Hit("start.4.running"); err != nil {
 		return rec, err
 	}
 	if err := d.move(&rec, session.Alive, ""); err != nil {
