@@ -266,3 +266,43 @@ func TestReplacedProjectIsRefused(t *testing.T) {
 		t.Errorf("a link to it: %v, want ErrRefused", err)
 	}
 }
+
+// A checkout may hold a .sbxd of its own; ours is only what the owner's directory is.
+func TestStateDirOfTheProject(t *testing.T) {
+	b := newBoxIn(t, quickDir(t))
+	b.lands = newBox(t).lands
+	if mayReachTest(t, b) {
+		t.Skip("needs two file systems")
+	}
+	outside := filepath.Join(filepath.Dir(b.project), "outside")
+	b.must(os.Mkdir(outside, 0o755))
+	b.host("f", "1")
+	own := filepath.Join(b.project, stateDir)
+	b.must(os.Symlink(outside, own))
+	b.start().write("f", "2")
+	if _, err := b.land(); !errors.Is(err, ErrRefused) {
+		t.Errorf("a link: %v, want ErrRefused", err)
+	}
+	if names, err := os.ReadDir(outside); err != nil || len(names) > 0 {
+		t.Errorf("outside of the project: %v, %v", names, err)
+	}
+	b.must(errors.Join(os.Remove(own), os.Mkdir(own, 0o755), os.WriteFile(filepath.Join(own, "theirs"), []byte("x"), 0o644)))
+	r := b.mustLand()
+	if st := stat(t, own); st.Mode&0o777 != 0o700 {
+		t.Errorf("mode %o, want 700", st.Mode&0o777)
+	}
+	for name, want := range map[string]string{stateDir + "/theirs": "x", stateDir + "/.gitignore": "*\n", "f": "2", stateDir + "/" + r.Record.ID + "/0": "1"} {
+		if got := b.read(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+func mayReachTest(t *testing.T, b *box) bool {
+	tr, err := openTree(b.project)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.close()
+	return mayReach(store{b.lands}, tr)
+}

@@ -90,7 +90,7 @@ func quickDir(t testing.TB) string {
 
 func tempIn(t testing.TB, parent string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(parent, "land")
+	dir, err := os.MkdirTemp(parent, "land") //nolint:usetesting // below a directory of the test's choice, with modes that RemoveAll cannot take
 	if err != nil {
 		t.Fatal(err)
 	}

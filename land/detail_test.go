@@ -378,7 +378,7 @@ func TestLateWriterIsNoticed(t *testing.T) {
 	if err := a.late(); !errors.Is(err, ErrConflict) {
 		t.Fatalf("%v, want a conflict", err)
 	}
-	if err := l.rollback(ErrConflict); err != ErrConflict {
+	if err := l.takeBack(ErrConflict); err != nil {
 		t.Fatal(err)
 	}
 	if b.read("edit0") != "LATE" {

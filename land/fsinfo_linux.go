@@ -2,7 +2,6 @@ package land
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/sbxd/sbxd/internal/safefs"
@@ -37,7 +36,7 @@ func ignoresCase(dir *safefs.Dir) (bool, error) {
 	}
 	f, err := dir.Open(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return false, nil //nolint:nilerr // who may not read it cannot tell; a fault shows as a name taken
+		return false, nil // who may not read it cannot tell; a fault shows as a name taken
 	}
 	defer f.Close()
 	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
@@ -79,13 +78,4 @@ func syncFS(dir *safefs.Dir) error {
 	}
 	defer f.Close()
 	return unix.Syncfs(int(f.Fd()))
-}
-
-// room returns the bytes that an ordinary user may still write there.
-func room(dir *safefs.Dir) (int64, error) {
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(dir.Fd(), &fs); err != nil {
-		return 0, fmt.Errorf("ask for free space: %w", err)
-	}
-	return int64(fs.Bavail) * int64(fs.Bsize), nil //nolint:gosec,unconvert // counts of a file system fit
 }

@@ -94,33 +94,33 @@ func newSieve(masked []string) *sieve {
 }
 
 // hold notes one entry of a tree that is held for one reason.
-func (s *sieve) hold(top, reason, detail string) {
+func (s *sieve) hold(top, reason string) {
 	key := [2]string{top, reason}
 	if i, ok := s.trees[key]; ok {
 		s.held[i].Count++
 		return
 	}
 	s.trees[key] = len(s.held)
-	s.held = append(s.held, Held{Path: top, Reason: reason, Detail: detail, Count: 1})
+	s.held = append(s.held, Held{Path: top, Reason: reason, Count: 1})
 }
 
 // add takes the next change, in path order.
 func (s *sieve) add(c overlay.Change) {
 	if reason, top := neverLands(c.Path); reason != "" {
-		s.hold(top, reason, "")
+		s.hold(top, reason)
 		return
 	}
 	if covers(s.masked, c.Path) {
-		s.hold(c.Path, HeldMasked, "")
+		s.hold(c.Path, HeldMasked)
 		return
 	}
 	if s.under != "" && below(c.Path, s.under) {
-		s.hold(s.under, HeldParent, "")
+		s.hold(s.under, HeldParent)
 		return
 	}
 	if c.Op != overlay.Delete {
 		if reason := heldType(c.Type); reason != "" {
-			s.hold(c.Path, reason, "")
+			s.hold(c.Path, reason)
 			s.under = c.Path
 			return
 		}

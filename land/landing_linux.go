@@ -144,31 +144,40 @@ func (l *landing) sync(op string) error {
 	return nil
 }
 
-// rollback takes back all steps and ends the landing. It returns cause, or an
-// *AttentionError if the host was in the way.
+// rollback takes back all steps and ends the landing. It returns cause, with what
+// went wrong on the way, or an *AttentionError if the host was in the way.
 func (l *landing) rollback(cause error) error {
+	err := l.takeBack(cause)
+	switch att := new(AttentionError); {
+	case err == nil:
+		return cause
+	case errors.As(err, &att):
+		return err
+	}
+	return errors.Join(cause, err)
+}
+
+// takeBack is rollback that returns nil when all is as it was.
+func (l *landing) takeBack(cause error) error {
 	ctx := context.WithoutCancel(l.ctx) // half a landing is worse than a slow one
 	r := &reverter{ctx: ctx, tree: l.tree, stage: l.stage.dir}
 	if err := r.all(l.ops); err != nil {
-		return errors.Join(cause, err, fmt.Errorf("landing %s is not taken back yet: any further command on the project tries again", l.intent.ID))
+		return fmt.Errorf("landing %s is not taken back yet, any further command on the project tries again: %w", l.intent.ID, err)
 	}
 	if err := l.sync("land.revert.sync"); err != nil {
-		return errors.Join(cause, err)
+		return err
 	}
 	if len(r.left) > 0 {
 		return l.attention(r, cause)
 	}
-	if err := l.discard(); err != nil {
-		return errors.Join(cause, err)
-	}
-	return cause
+	return l.discard()
 }
 
 // attention keeps what could not go back to its place.
 func (l *landing) attention(r *reverter, cause error) error {
 	rec := &Record{intent: l.intent, State: StateAttention, Left: r.left, Done: true}
 	if err := l.store.writeJSON(l.store.path(l.intent.ID, ""), recordFile, "land.record", rec); err != nil {
-		return errors.Join(cause, fmt.Errorf("write record: %w", err))
+		return fmt.Errorf("write record: %w", err)
 	}
 	return &AttentionError{ID: l.intent.ID, Left: r.left, Kept: objectsPath(l.store.dir, &l.intent), Cause: cause}
 }

@@ -98,7 +98,7 @@ func (p *planner) judge(i int) {
 // perhaps outside of the project, and no copy that could take its place.
 func (p *planner) sharesMode(it *Item, s sides) bool {
 	return it.Op == overlay.Mode && s.now != nil && s.now.Type == overlay.File && s.now.Nlink > 1 &&
-		!(it.Split && s.hostKept())
+		(!it.Split || !s.hostKept())
 }
 
 // makesDir reports whether the session has a directory at a path of the changeset.

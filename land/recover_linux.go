@@ -77,14 +77,7 @@ func recoverOne(ctx context.Context, s store, t *tree, id string) error {
 	if rec != nil {
 		return l.finish(rec)
 	}
-	err = l.rollback(errInterrupted)
-	if errors.Is(err, ErrAttention) {
-		return err
-	}
-	if err == errInterrupted {
-		return nil
-	}
-	return err
+	return l.takeBack(errInterrupted)
 }
 
 // errInterrupted is the cause of a recovery.

@@ -140,7 +140,7 @@ func (s *scanner) decode() (*Changeset, error) {
 	}
 	for _, m := range set.Masked {
 		if !ours(m) {
-			sv.hold(m, HeldMasked, "")
+			sv.hold(m, HeldMasked)
 		}
 	}
 	for _, m := range set.Forged {

@@ -78,7 +78,7 @@ func sealed(p *Plan, base *Manifest) []Node {
 // it is moved.
 func mayReach(s store, t *tree) bool {
 	var st unix.Stat_t
-	if err := unix.Stat(s.dir, &st); err != nil || st.Dev != t.stat.Dev { //nolint:unconvert // widths differ between architectures
+	if err := unix.Stat(s.dir, &st); err != nil || st.Dev != t.stat.Dev {
 		return false
 	}
 	d, err := unix.Open(s.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -187,7 +187,7 @@ func (s store) sweep() error {
 		making, removing := strings.HasPrefix(e.Name(), makingPrefix), strings.HasPrefix(e.Name(), removingPrefix)
 		tmp := strings.HasPrefix(e.Name(), tmpPrefix)
 		info, err := e.Info()
-		if err != nil || !(making || removing || tmp) {
+		if err != nil || (!making && !removing && !tmp) {
 			continue
 		}
 		if removing || time.Since(info.ModTime()) > staleAfter {
