@@ -140,6 +140,10 @@ func TestChanges(t *testing.T) {
 			name: "hints", upper: []string{"w d", "d m", "f m/a 1", "f b 2", "f c 9"}, opt: overlay.Options{Hints: true},
 			want: []string{"add b from d/s/b?", "add c", "delete d", "delete d/a", "delete d/s", "delete d/s/b", "add m", "add m/a from d/a?"},
 		},
+		{
+			name: "one deleted file was renamed once", upper: []string{"w f", "f b 1", "f c 1"}, opt: overlay.Options{Hints: true},
+			want: []string{"add b from f?", "add c", "delete f"},
+		},
 		{name: "order is by name, not by byte", upper: []string{"d n", "f n/x 1", "f n-b 1", "f n.c 1"}, want: []string{"add n", "add n/x", "add n-b", "add n.c"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -100,8 +100,8 @@ func (s *suite) deep(t *testing.T) {
 	for _, d := range []string{v.P, v.lower, v.pins, v.upper, v.work} {
 		v.check(os.MkdirAll(d, 0o755))
 	}
-	const levels = 700
-	path := strings.TrimSuffix(strings.Repeat("deepdir/", levels), "/") // 5,600 bytes
+	const levels = 560
+	path := strings.TrimSuffix(strings.Repeat("deepdir/", levels), "/") // 4,480 bytes
 	v.check(asAgent(func() error { return grow(v.lower, path, "old") }))
 	v.before = v.tree(v.lower)
 	v.mount()
