@@ -18,15 +18,12 @@ import (
 	"github.com/sbxd/sbxd/session"
 )
 
-// captureDelay keeps the recording of a project out of the way of a session's first
-// command. It may come late: what the host changes after the start has a later ctime and
-// counts as changed (package land).
-const captureDelay = 100 * time.Millisecond
-
 // capturesAtOnce bounds how many projects are read at the same time.
 const capturesAtOnce = 2
 
-// captures are the recordings that are under way or were done by this daemon.
+// captures are the recordings that are under way or were done by this daemon. One may
+// end after the start that it belongs to: what the host changes meanwhile has a later
+// ctime and counts as changed (package land).
 type captures struct {
 	slots chan struct{} // a full one: capturesAtOnce are under way
 
@@ -62,11 +59,6 @@ func (d *Daemon) captureSoon(rec session.Record, since safefs.Time) {
 }
 
 func (d *Daemon) captureNow(ctx context.Context, rec session.Record, since safefs.Time) error {
-	select {
-	case <-time.After(captureDelay):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 	select {
 	case d.captures.slots <- struct{}{}:
 		defer func() { <-d.captures.slots }()

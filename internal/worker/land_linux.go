@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/land"
 	"github.com/sbxd/sbxd/masks"
@@ -18,7 +20,12 @@ import (
 // landWait is how long a landing of the same project by somebody else is waited for.
 const landWait = 5 * time.Second
 
+// captureNice is the priority of recording a project.
+const captureNice = 10
+
 func capture(ctx context.Context, w session.Work) (any, error) {
+	// Beside a start, which somebody waits for. Failing only makes that one slower.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, captureNice)
 	return nil, land.Capture(ctx, w.Record.Project.Real, filepath.Join(w.Dir, "project/base"), w.Since)
 }
 
