@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sbxd/sbxd/internal/holder"
+	"github.com/sbxd/sbxd/internal/mnt"
 )
 
 // inner is the process that was cloned as the holder and has become bubblewrap, and
@@ -52,11 +53,11 @@ func startHolder(openNet bool, layers []*os.File) (in *inner, err error) {
 	if err := pair(&in.guest, "guest"); err != nil {
 		return in, err
 	}
-	r, w, err := os.Pipe()
-	if err != nil {
+	var status *os.File
+	if in.status, status, err = statusPipe(); err != nil {
 		return in, fmt.Errorf("make the status pipe: %w", err)
 	}
-	in.status, theirs = r, append(theirs, w)
+	theirs = append(theirs, status)
 	words, err := in.listen()
 	if err != nil {
 		return in, err
@@ -78,6 +79,23 @@ func startHolder(openNet bool, layers []*os.File) (in *inner, err error) {
 		return in, fmt.Errorf("start the holder in new namespaces: %w", err)
 	}
 	return in, nil
+}
+
+// statusPipe makes a pipe whose writer can read as well (fifo(7)), so that writing does
+// not fail when we are gone: bubblewrap would end there and then, and its child would
+// wait for ever.
+func statusPipe() (ours, theirs *os.File, err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer w.Close()
+	theirs, err = os.OpenFile(mnt.Name(int(w.Fd())), os.O_RDWR, 0)
+	if err != nil {
+		_ = r.Close()
+		return nil, nil, err
+	}
+	return r, theirs, nil
 }
 
 // holderAttr maps the session's uid and gid to themselves; every capability that this
