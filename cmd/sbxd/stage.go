@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/internal/feature"
 	"github.com/sbxd/sbxd/internal/guest"
 	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/internal/shim"
@@ -39,11 +40,13 @@ func stageOf(args []string, getenv func(string) string, pid int) func() int {
 	return nil
 }
 
-// guestMain serves on the descriptor that its one argument names.
+// guestMain serves on the descriptor that its first argument names. It has no
+// environment, so a test build is told there what to do without.
 func guestMain(args []string) int {
-	if len(args) != 1 {
+	if len(args) == 0 {
 		return api.ExitUsage
 	}
+	feature.Accept(args[1:])
 	fd, err := strconv.Atoi(args[0])
 	if err != nil {
 		return api.ExitUsage

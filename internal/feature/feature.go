@@ -24,3 +24,10 @@ const (
 // Off reports whether name is to be treated as missing. It is false in every
 // binary built without the tag sbxdtest, whatever the environment says.
 func Off(name string) bool { return off(name) }
+
+// Carry returns the arguments that hand the switches on to a process without an
+// environment, and Accept takes them there. In a release build there are none.
+func Carry() []string { return carry() }
+
+// Accept is the other half of Carry.
+func Accept(args []string) { accept(args) }

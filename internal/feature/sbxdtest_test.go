@@ -23,3 +23,13 @@ func TestOffFollowsTheList(t *testing.T) {
 		}
 	}
 }
+
+func TestSwitchesAreCarriedOn(t *testing.T) {
+	t.Setenv("SBXD_TEST_WITHOUT", "seccomp,landlock")
+	args := Carry()
+	t.Setenv("SBXD_TEST_WITHOUT", "")
+	Accept(args)
+	if !Off(Seccomp) || !Off(Landlock) || Off(Pidfd) {
+		t.Errorf("Accept(%q) did not switch seccomp and landlock off, and nothing else", args)
+	}
+}

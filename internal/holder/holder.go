@@ -19,6 +19,7 @@ import (
 	"runtime/debug"
 
 	"github.com/sbxd/sbxd/bwrap"
+	"github.com/sbxd/sbxd/internal/feature"
 	"github.com/sbxd/sbxd/masks"
 )
 
@@ -144,7 +145,7 @@ func (s Spec) Sandbox() bwrap.Spec {
 		ShmSize:       s.ShmSize,
 		Cover:         bwrap.ProcFiles(),
 		StatusFD:      StatusFD,
-		Argv:          []string{guestPath, "guest", fmt.Sprint(GuestFD)},
+		Argv:          append([]string{guestPath, "guest", fmt.Sprint(GuestFD)}, feature.Carry()...),
 	}.Fit(s.Bwrap)
 }
 
