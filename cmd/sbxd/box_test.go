@@ -17,7 +17,12 @@ import (
 	"github.com/sbxd/sbxd/internal/testbox"
 )
 
-func TestMain(m *testing.M) { testbox.Main(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "attack" {
+		os.Exit(attacker(os.Args[2:]))
+	}
+	testbox.Main(m)
+}
 
 // binary is the real command, built once, with the tags of this test binary.
 var binary = sync.OnceValues(func() (string, error) {
@@ -49,6 +54,7 @@ type box struct {
 	runAs   []string
 	uid     int
 	daemon  *exec.Cmd
+	via     func(*exec.Cmd) // changes how the daemon is started; may be nil
 }
 
 // needSession names what no session can do without.
@@ -138,6 +144,9 @@ func (b *box) serve(extra ...string) error {
 	b.daemon = b.cmd(append(append([]string{"serve"}, b.runAs...), extra...)...)
 	b.daemon.Dir = "/"
 	b.daemon.Stdout, b.daemon.Stderr = log, log
+	if b.via != nil {
+		b.via(b.daemon)
+	}
 	if err := b.daemon.Start(); err != nil {
 		return err
 	}
