@@ -4,7 +4,8 @@
 //
 //	ratio -rounds 30 plain='bwrap … true' sbxd='sbxd exec S -- true'
 //
-// A command may have a preparation, NAME@prepare=…, that is not timed.
+// A command may have a preparation, NAME@prepare=…, that is not timed, and a place to be
+// timed in, NAME@via='sbxd exec S --': then hyperfine itself runs there.
 package main
 
 import (
@@ -13,14 +14,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 )
 
 type side struct {
-	name, command, prepare string
+	name, command, prepare, via string
 	times, ratios          []float64 // seconds; to the first side
 }
 
@@ -40,15 +40,10 @@ func run(rounds int, args []string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "ratio")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
 	for i := range rounds + warmup {
 		var first float64
 		for n := range sides {
-			t, err := sides[n].time(filepath.Join(dir, "out.json"))
+			t, err := sides[n].time()
 			if err != nil {
 				return fmt.Errorf("%s: %w", sides[n].name, err)
 			}
@@ -66,7 +61,7 @@ func run(rounds int, args []string) error {
 
 func parse(args []string) ([]side, error) {
 	var sides []side
-	prepare := map[string]string{}
+	prepare, via := map[string]string{}, map[string]string{}
 	for _, a := range args {
 		name, command, ok := strings.Cut(a, "=")
 		if !ok {
@@ -76,10 +71,14 @@ func parse(args []string) ([]side, error) {
 			prepare[base] = command
 			continue
 		}
+		if base, ok := strings.CutSuffix(name, "@via"); ok {
+			via[base] = command
+			continue
+		}
 		sides = append(sides, side{name: name, command: command})
 	}
 	for i := range sides {
-		sides[i].prepare = prepare[sides[i].name]
+		sides[i].prepare, sides[i].via = prepare[sides[i].name], via[sides[i].name]
 	}
 	if len(sides) < 2 {
 		return nil, fmt.Errorf("a ratio needs two commands")
@@ -88,18 +87,17 @@ func parse(args []string) ([]side, error) {
 }
 
 // time runs the side once, by hyperfine without a shell.
-func (s side) time(out string) (float64, error) {
-	args := []string{"-N", "--runs", "1", "--style", "none", "--export-json", out}
+func (s side) time() (float64, error) {
+	args := append(strings.Fields(s.via), "hyperfine", "-N", "--runs", "1", "--style", "none", "--export-json", "/dev/stdout")
 	if s.prepare != "" {
 		args = append(args, "--prepare", s.prepare)
 	}
-	cmd := exec.Command("hyperfine", append(args, s.command)...)
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("%w: %s", err, said)
-	}
-	b, err := os.ReadFile(out)
+	cmd := exec.Command(args[0], append(args[1:], s.command)...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	b, err := cmd.Output()
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%w: %s", err, said.String())
 	}
 	var r struct {
 		Results []struct{ Mean float64 }
