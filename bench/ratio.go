@@ -21,7 +21,7 @@ import (
 
 type side struct {
 	name, command, prepare, via string
-	times, ratios          []float64 // seconds; to the first side
+	times, ratios               []float64 // seconds; to the first side
 }
 
 func main() {
