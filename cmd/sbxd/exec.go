@@ -60,7 +60,15 @@ func newExec(a *app) *cobra.Command {
 	c.Flags().StringArrayVar(&o.env, "env", nil, "`NAME[=VALUE]` for this command; may be given again")
 	c.Flags().StringArrayVar(&o.envFiles, "env-file", nil, "`FILE` of NAME=VALUE lines; may be given again")
 	c.Flags().StringVar(&o.attach, "attach", "", "follow the running command `ID` instead of starting one")
-	return help(c, execCodes...)
+	return help(afterDashes(c), execCodes...)
+}
+
+// afterDashes says where the options of the command that is run belong.
+func afterDashes(c *cobra.Command) *cobra.Command {
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return usagef("%w (options of the command that is run go after --)", err)
+	})
+	return c
 }
 
 var execCodes = []int{

@@ -60,7 +60,7 @@ func land(ctx context.Context, a *app, session string, o *landOptions) error {
 		return a.planned(plan, err, o.json)
 	}
 	a.show(plan)
-	if err := a.ask("Land this?"); err != nil {
+	if err := a.ask(ctx, "Land this?"); err != nil {
 		return err
 	}
 	// What lands is what was shown: the changeset's id is what was agreed to.
@@ -124,15 +124,23 @@ func (a *app) show(l api.Landing) {
 func (a *app) interactive() bool { return isTerminal(a.in) && isTerminal(a.err) }
 
 // ask wants a yes. Where nobody can be asked it is a gate that --yes opens.
-func (a *app) ask(question string) error {
+func (a *app) ask(ctx context.Context, question string) error {
 	if !a.interactive() {
 		return &api.Error{Code: api.ExitGate, Message: "this needs a yes, and standard input is no terminal", Hint: "look, then give --yes"}
 	}
 	_, _ = fmt.Fprint(a.err, question, " [y/N] ")
-	answer, _ := bufio.NewReader(a.in).ReadString('\n')
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
+	answers := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(a.in).ReadString('\n')
+		answers <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		_, _ = fmt.Fprintln(a.err)
+	case answer := <-answers:
+		if answer == "y" || answer == "yes" {
+			return nil
+		}
 	}
 	return &api.Error{Code: api.ExitGate, Message: "not agreed; nothing was changed"}
 }

@@ -35,5 +35,5 @@ func newRun(a *app) *cobra.Command {
 	}
 	start.addFlags(c.Flags())
 	o.addFlags(c.Flags())
-	return help(c, execCodes...)
+	return help(afterDashes(c), execCodes...)
 }

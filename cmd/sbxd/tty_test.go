@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"sync"
 	"syscall"
@@ -179,6 +180,26 @@ read -t 5 x; echo "read=$x"
 		s.wait("same")
 		s.wait("front")
 		s.exit()
+	})
+
+	t.Run("a landing asks", func(t *testing.T) {
+		b.run(t, 0, "exec", id, "--", "touch", "asked")
+		for _, try := range []struct {
+			keys string
+			want int
+		}{{"n\r", 5}, {"\r", 5}, {"\x03", 5}, {"y\r", 0}} {
+			s := onScreen(t, b.cmd("land", id), 24, 80)
+			s.wait(`A  asked`)
+			s.wait(`Land this\? \[y/N\] `)
+			s.keys(try.keys)
+			if got := s.exit(); got != try.want {
+				t.Errorf("answered %q: exit code %d, want %d\n%s", try.keys, got, try.want, s.text())
+			}
+			_, err := os.Stat(filepath.Join(b.project, "asked"))
+			if landed := err == nil; landed != (try.want == 0) {
+				t.Errorf("answered %q: landed = %v", try.keys, landed)
+			}
+		}
 	})
 
 	t.Run("in the background of a shell it is not stopped", func(t *testing.T) {

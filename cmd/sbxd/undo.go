@@ -26,7 +26,7 @@ func newUndo(a *app) *cobra.Command {
 					return a.planned(plan, err, asJSON)
 				}
 				a.show(plan)
-				if err := a.ask("Undo this?"); err != nil {
+				if err := a.ask(ctx, "Undo this?"); err != nil {
 					return err
 				}
 			}
