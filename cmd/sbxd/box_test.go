@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 // binary is the real command, built once, with the tags of this test binary.
 var binary = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(testbox.Root(), "bin", "sbxd")
-	args := []string{"build", "-trimpath", "-o", path}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", path}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "-tags" {
