@@ -1,0 +1,195 @@
+//go:build sbxdtest
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// faulty is a box whose processes meet the faults that its file names.
+type faulty struct {
+	*box
+	faults, log string
+}
+
+func newFaulty(t *testing.T) *faulty {
+	t.Helper()
+	dir := filepath.Join(t.TempDir())
+	f := &faulty{faults: filepath.Join(dir, "faults"), log: filepath.Join(dir, "log")}
+	for _, d := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{f.faults, f.log} {
+		if err := os.WriteFile(name, nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(name, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.box = launched(t, "SBXD_FAULT=@"+f.faults, "SBXD_FAULT_LOG="+f.log)
+	return f
+}
+
+func (f *faulty) set(t *testing.T, faults string) {
+	t.Helper()
+	if err := os.WriteFile(f.faults, []byte(faults), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// effects lists the names of what do met, each once.
+func (f *faulty) effects(t *testing.T, do func()) []string {
+	t.Helper()
+	if err := os.Truncate(f.log, 0); err != nil {
+		t.Fatal(err)
+	}
+	do()
+	b, err := os.ReadFile(f.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := strings.Fields(string(b))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// failingStart starts a session that has to fail.
+func (f *faulty) failingStart(t *testing.T, fault string) {
+	t.Helper()
+	if id, _ := f.tryStart(t, fault); id != "" {
+		t.Errorf("%s: session %s was started", fault, id)
+	}
+}
+
+// TestAStartThatFailsLeavesNoTrace fails every effect of a start in turn, with an I/O
+// error, a full disk, and by killing the process that is about to do it.
+func TestAStartThatFailsLeavesNoTrace(t *testing.T) {
+	f := newFaulty(t)
+	f.run(t, 0, "rm", f.run(t, 0, "start", "--project", f.project)) // what a first start makes for good
+	var id string
+	ops := f.effects(t, func() { id = f.run(t, 0, "start", "--project", f.project) })
+	f.run(t, 0, "rm", id)
+	before := f.trace(t)
+	if len(ops) < 20 {
+		t.Fatalf("effects of a start: %q", ops)
+	}
+	for _, op := range ops {
+		actions := []string{"fail", "enospc", "kill"}
+		if strings.HasPrefix(op, "start.") {
+			actions = actions[:2] // of the daemon: see the next test
+		}
+		for _, action := range actions {
+			fault := op + ":1:" + action
+			f.set(t, fault)
+			f.failingStart(t, fault)
+			f.set(t, "")
+			if strings.HasPrefix(op, "shim.") && action == "kill" {
+				f.run(t, 0, "sweep") // a crash, which may meet bubblewrap between two steps
+			}
+			f.noTrace(t, before)
+			if t.Failed() {
+				t.FailNow()
+			}
+		}
+		f.run(t, 0, "rm", f.run(t, 0, "start", "--project", f.project))
+	}
+}
+
+// TestADaemonThatDiesInAStartLeavesNoTrace kills the daemon at each of its own steps: the
+// next one takes the start back, also when the shim was serving already.
+func TestADaemonThatDiesInAStartLeavesNoTrace(t *testing.T) {
+	f := newFaulty(t)
+	f.run(t, 0, "rm", f.run(t, 0, "start", "--project", f.project))
+	var id string
+	ops := f.effects(t, func() { id = f.run(t, 0, "start", "--project", f.project) })
+	f.run(t, 0, "rm", id)
+	before := f.trace(t)
+	ops = slices.DeleteFunc(ops, func(op string) bool { return !strings.HasPrefix(op, "start.") })
+	if len(ops) < 4 {
+		t.Fatalf("steps of a start: %q", ops)
+	}
+	for _, op := range ops {
+		f.set(t, op+":1:kill")
+		f.failingStart(t, op)
+		f.set(t, "")
+		_ = f.end(syscall.SIGKILL) // it is dead; this collects it
+		f.again(t)
+		f.noTrace(t, before)
+	}
+	f.run(t, 0, "rm", f.run(t, 0, "start", "--project", f.project))
+}
+
+// stopped waits for the process of a start that stopped itself.
+func (f *faulty) stopped(t *testing.T, line string) (pid int) {
+	t.Helper()
+	eventually(t, line+" stops", func() bool {
+		for _, p := range f.all(t) {
+			if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid)); err == nil && p.line == line && strings.Contains(string(b), ") T ") {
+				pid = p.pid
+			}
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+// TestAHolderKilledInAStart kills the holder at steps of its own, and after the last one
+// bubblewrap at moments of its set-up.
+func TestAHolderKilledInAStart(t *testing.T) {
+	f := newFaulty(t)
+	f.run(t, 0, "rm", f.run(t, 0, "start", "--project", f.project))
+	before := f.trace(t)
+	for i, op := range []string{"holder.open", "holder.views", "holder.finish", "holder.finish", "holder.finish", "holder.finish"} {
+		f.set(t, op+":1:stop")
+		started := make(chan string)
+		go func() {
+			id, _ := f.tryStart(t, op)
+			started <- id
+		}()
+		pid := f.stopped(t, "sbxd holder")
+		f.set(t, "")
+		if i > 2 {
+			must(t, syscall.Kill(pid, syscall.SIGCONT))
+			time.Sleep(time.Duration(i) * time.Millisecond)
+		}
+		must(t, syscall.Kill(pid, syscall.SIGKILL))
+		switch id := <-started; {
+		case id == "":
+		case i <= 2:
+			t.Errorf("%s: session %s was started", op, id)
+		default: // the start was through
+			f.run(t, 0, "rm", "--discard", id)
+		}
+		f.noTrace(t, before)
+	}
+	f.run(t, 0, "rm", f.run(t, 0, "start", "--project", f.project))
+}
+
+// TestADaemonKilledWhileAHolderHangs: the shim sees its launcher go and ends the start.
+func TestADaemonKilledWhileAHolderHangs(t *testing.T) {
+	f := newFaulty(t)
+	f.run(t, 0, "rm", f.run(t, 0, "start", "--project", f.project))
+	before := f.trace(t)
+	f.set(t, "holder.views:1:stop")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.failingStart(t, "the daemon is killed")
+	}()
+	f.stopped(t, "sbxd holder")
+	f.killDaemon(t)
+	<-done
+	f.set(t, "")
+	f.again(t)
+	f.noTrace(t, before)
+}
