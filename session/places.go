@@ -123,7 +123,7 @@ func unreachable(what, path string, err error) error {
 // CheckPath tells why a path as it was spelled cannot be used, before anybody looks at
 // the file system: an *api.Error.
 func CheckPath(what, path string) error {
-	why := ""
+	var why string
 	switch {
 	case path == "":
 		why = "is empty"

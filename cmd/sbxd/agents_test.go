@@ -144,7 +144,7 @@ func tracedPaths(t *testing.T, b *box, id string, c cli) {
 		t.Fatal(err)
 	}
 	for _, e := range d.Changes {
-		path := string(e.Path)
+		path := e.Path
 		if !slices.ContainsFunc(c.writes, func(w string) bool { return masks.Within("/"+path, "/"+w) || masks.Within("/"+w, "/"+path) }) {
 			t.Errorf("%s wrote ~/%s, which its profile does not know", c.command, path)
 		}

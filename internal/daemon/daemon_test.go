@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"io/fs"
 	"net"
 	"os"
@@ -191,7 +192,7 @@ func TestSocketOfADeadDaemonIsTakenOver(t *testing.T) {
 		t.Errorf("the socket: %v, %v; want mode 0600", st, err)
 	}
 	b.term()
-	if _, err := os.Lstat(b.opt.Socket); !os.IsNotExist(err) {
+	if _, err := os.Lstat(b.opt.Socket); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket is left after an orderly end: %v", err)
 	}
 }
@@ -218,7 +219,7 @@ func TestPlaceOfTheSocket(t *testing.T) {
 		c.Close()
 	}
 	must(t, ln.Close())
-	if _, err := os.Lstat(long); !os.IsNotExist(err) {
+	if _, err := os.Lstat(long); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it is left: %v", err)
 	}
 	file := filepath.Join(dir, "file")

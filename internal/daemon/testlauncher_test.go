@@ -63,7 +63,7 @@ func (testLauncher) Start(_ context.Context, r session.Record, l session.Launch)
 	}
 	go func() { _ = cmd.Wait() }()
 	if b, err := io.ReadAll(ready); err != nil || string(b) != "ok" {
-		return none, fmt.Errorf("the shim said %q, %v", b, err)
+		return none, fmt.Errorf("the shim said %q: %w", b, err)
 	}
 	id, err := proc.Of(cmd.Process.Pid)
 	return session.Running{Shim: id, View: "kernel", Warnings: []string{"a test"}}, err

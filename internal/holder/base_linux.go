@@ -63,7 +63,7 @@ func (b *builder) baseDir(path string) error {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return nil
 	}
-	f, err := openPath(unix.AT_FDCWD, path)
+	f, err := openPath(path)
 	if err != nil {
 		return err
 	}

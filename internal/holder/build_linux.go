@@ -112,7 +112,7 @@ func (b *builder) stage() error {
 	if err := unix.Mkdir(rootPath, 0o755); err != nil {
 		return fmt.Errorf("make the root of the session: %w", err)
 	}
-	if b.root, err = b.keep(openPath(unix.AT_FDCWD, rootPath)); err != nil {
+	if b.root, err = b.keep(openPath(rootPath)); err != nil {
 		return err
 	}
 	if b.coverF, err = b.prototype("empty-file", 0o444, false); err != nil {
@@ -137,7 +137,7 @@ func (b *builder) prototype(name string, mode uint32, dir bool) (*os.File, error
 		}
 		_ = unix.Close(fd)
 	}
-	at, err := openPath(unix.AT_FDCWD, path)
+	at, err := openPath(path)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (b *builder) openSelf() error {
 	}
 	f, err := openLong(name)
 	if err != nil {
-		return nil //nolint:nilerr // removed: it is copied
+		return nil // removed: it is copied
 	}
 	defer f.Close()
 	if same, err := sameFile(f, self); err != nil || !same {

@@ -14,9 +14,9 @@ import (
 const walkFlags = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
 // openPath opens path for reference only, links refused.
-func openPath(dirfd int, path string) (*os.File, error) {
+func openPath(path string) (*os.File, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
-	fd, err := unix.Openat2(dirfd, path, &how)
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
@@ -25,7 +25,7 @@ func openPath(dirfd int, path string) (*os.File, error) {
 
 // openLong is openPath for an absolute host path of any length.
 func openLong(path string) (*os.File, error) {
-	root, err := openPath(unix.AT_FDCWD, "/")
+	root, err := openPath("/")
 	if err != nil {
 		return nil, err
 	}

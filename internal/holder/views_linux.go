@@ -186,7 +186,7 @@ func (b *builder) skeleton(i int, inside []masks.Placeholder) (*os.File, error) 
 	if err := MakePlaceholders(dir, inside); err != nil {
 		return nil, err
 	}
-	return openPath(unix.AT_FDCWD, path)
+	return openPath(path)
 }
 
 // viewRO shows a source read-only through an overlay with placeholders below it, so
