@@ -165,6 +165,14 @@ func children(t *testing.T) map[int][]int {
 	return kids
 }
 
+// used returns the trace of a machine that has had a session: what stays for good is
+// made by the first one.
+func (b *box) used(t *testing.T) []string {
+	t.Helper()
+	b.run(t, 0, "rm", b.run(t, 0, "start", "--project", b.project))
+	return b.trace(t)
+}
+
 // noTrace waits until nothing of a session is there but what was there before.
 func (b *box) noTrace(t *testing.T, before []string) {
 	t.Helper()

@@ -103,6 +103,9 @@ func execute(ctx context.Context, a *app, client *api.Client, id string, command
 	go r.watch(cancel)
 	exit, err := client.Exec(ctx, id, req, r.streams)
 	r.close() // before anything is printed
+	if err != nil && r.started.Load() {
+		return failed(err) // its other codes say that the command never was started
+	}
 	if err != nil {
 		return ours(err)
 	}
@@ -129,6 +132,11 @@ func ours(err error) error {
 	if exitCode(err) != api.ExitFailed {
 		return err
 	}
+	return failed(err)
+}
+
+// failed is an error of ours under a command.
+func failed(err error) error {
 	e := &api.Error{Code: api.ExitExec, Message: err.Error()}
 	if a := new(api.Error); errors.As(err, &a) {
 		e.Message, e.Hint = a.Message, a.Hint

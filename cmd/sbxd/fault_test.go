@@ -147,8 +147,7 @@ func (f *faulty) stopped(t *testing.T, line string) (pid int) {
 // bubblewrap at moments of its set-up.
 func TestAHolderKilledInAStart(t *testing.T) {
 	f := newFaulty(t)
-	f.run(t, 0, "rm", f.run(t, 0, "start", "--project", f.project))
-	before := f.trace(t)
+	before := f.used(t)
 	for i, op := range []string{"holder.open", "holder.views", "holder.finish", "holder.finish", "holder.finish", "holder.finish"} {
 		f.set(t, op+":1:stop")
 		started := make(chan string)
@@ -178,8 +177,7 @@ func TestAHolderKilledInAStart(t *testing.T) {
 // TestADaemonKilledWhileAHolderHangs: the shim sees its launcher go and ends the start.
 func TestADaemonKilledWhileAHolderHangs(t *testing.T) {
 	f := newFaulty(t)
-	f.run(t, 0, "rm", f.run(t, 0, "start", "--project", f.project))
-	before := f.trace(t)
+	before := f.used(t)
 	f.set(t, "holder.views:1:stop")
 	done := make(chan struct{})
 	go func() {
