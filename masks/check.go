@@ -143,6 +143,9 @@ func checkContradiction(in Input, carve Rule) error {
 // special are trees that every session has its own of, and the kernel's.
 var special = []string{"/dev", "/proc", "/sys"}
 
+// scratch are directories of which every session has its own.
+var scratch = []string{"/run/user", "/tmp", "/var/run/user", "/var/tmp"}
+
 // forbiddenPlace says why nothing of the host may be laid over p, or "".
 func forbiddenPlace(in Input, p string) string {
 	for _, v := range in.views() {
@@ -163,10 +166,13 @@ func forbiddenPlace(in Input, p string) string {
 			return "is part of the kernel's own " + s
 		}
 	}
-	for _, s := range []string{"/run", "/tmp", "/var/run", "/var/tmp"} {
+	for _, s := range scratch {
 		if Within(s, p) {
 			return "would put the host's " + s + " in place of the session's"
 		}
+	}
+	if path.Dir(p) == "/run/user" || path.Dir(p) == "/var/run/user" {
+		return "would put the host's " + p + " in place of the session's"
 	}
 	return ""
 }

@@ -134,7 +134,7 @@ func (p *planner) findNested() {
 			continue
 		}
 		r := Rule{Class: ReadOnlyInput, Path: m.Point, Kind: KindDir, From: "mount table", Why: "a mount below a view"}
-		p.nested = append(p.nested, &showing{rule: r, path: m.Point, source: m.Point})
+		p.nested = append(p.nested, &showing{rule: r, path: m.Point, source: m.Point, view: p.hasEnds(m.Point)})
 	}
 	slices.SortFunc(p.nested, byPath)
 	p.nested = slices.CompactFunc(p.nested, func(a, b *showing) bool { return Within(b.path, a.path) })

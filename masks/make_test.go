@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // The order is the security argument: inputs, masks, carve-outs, final masks, and
@@ -124,6 +126,29 @@ func TestOneFileAsInputWarns(t *testing.T) { // B072
 	plan := mustMake(t, input(rule(ReadOnlyInput, "/srv/f")), host(t, "d /home/u/p", "f /srv/f"))
 	if w := strings.Join(plan.Warnings, ""); !strings.Contains(w, "/srv/f") || !strings.Contains(w, "name its directory") {
 		t.Errorf("warnings %q", w)
+	}
+}
+
+// What leads to programs of the host is shown through a view, where it leads nowhere.
+func TestEndsInInputs(t *testing.T) {
+	h := host(t, "d /home/u/p", "f /srv/plain/a/f", "s /srv/deep/a/b/sock", "s /srv/masked/sock", "d /run/user/1000/fnm/bin", "s /srv/carve/sock")
+	plan := mustMake(t, input(rule(ReadOnlyInput, "/srv/plain"), rule(ReadOnlyInput, "/srv/deep"), rule(ReadOnlyInput, "/srv/masked"),
+		rule(Mask, "/srv/masked/sock"), rule(ReadOnlyInput, "/run/user/1000/fnm"), rule(CarveOut, "/srv/carve")), h)
+	got := map[string]Op{}
+	for _, s := range plan.Steps {
+		if s.Phase == ReadOnlyInput {
+			got[s.Path] = s.Op
+		}
+	}
+	want := map[string]Op{"/srv/plain": BindRO, "/srv/deep": ViewRO, "/srv/masked": ViewRO, "/run/user/1000/fnm": ViewRO}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("inputs (-want +got):\n%s", d)
+	}
+	if w := strings.Join(plan.Warnings, ""); !strings.Contains(w, "/srv/carve/sock") {
+		t.Errorf("warnings %q", w)
+	}
+	for _, path := range []string{"/run/user", "/run/user/1000", "/run"} {
+		refused(t, input(rule(ReadOnlyInput, path)), h, path)
 	}
 }
 

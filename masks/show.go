@@ -17,7 +17,7 @@ func (p *planner) addInput(r Rule) {
 			p.addLink(l)
 		}
 	}
-	p.inputs = append(p.inputs, &showing{rule: r, path: at.path, source: at.path, info: at.info})
+	p.inputs = append(p.inputs, &showing{rule: r, path: at.path, source: at.path, info: at.info, view: at.info.Type == Dir && p.hasEnds(at.path)})
 }
 
 func (p *planner) addLink(path string) {
@@ -46,6 +46,9 @@ func (p *planner) addCarve(r Rule) {
 	if at.info.Type == Symlink || at.path != r.Path {
 		p.refuse(r, "is reached through a symbolic link; name the real path, so that nobody can turn it elsewhere")
 		return
+	}
+	if end := p.findEnd(at.path); end != "" {
+		p.warn(r, "holds %s; a session can talk to whatever program of the host listens there", end)
 	}
 	p.carves = append(p.carves, &showing{rule: r, path: at.path, source: at.path, info: at.info})
 }
