@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -20,8 +21,10 @@ var baseDirs = []string{
 // Base is the allow-list of the host's root that every session sees read-only.
 func Base() []string { return slices.Clone(baseDirs) }
 
-// hidden are parts of the base that concern the host only.
-var hidden = []string{"/etc/sbxd"}
+// hidden are parts of the base that concern the host only: our own configuration, and
+// the socket of a daemon that downloads and builds, outside of any session, for whoever
+// asks.
+var hidden = []string{"/etc/sbxd", "/nix/var/nix/daemon-socket"}
 
 // base binds the allow-list read-only.
 func (b *builder) base() error {
@@ -31,7 +34,7 @@ func (b *builder) base() error {
 		}
 	}
 	for _, path := range hidden {
-		if err := b.cover(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := b.hide(path); err != nil {
 			return fmt.Errorf("hide %s: %w", path, err)
 		}
 	}
@@ -44,6 +47,19 @@ func (b *builder) base() error {
 		return err
 	}
 	return b.links()
+}
+
+// hide covers a path of the base, wherever links of the host lead to it.
+func (b *builder) hide(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil //nolint:nilerr // it is not there, or nobody of this uid gets to it
+	}
+	err = b.cover(real)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // outside of the base
+	}
+	return err
 }
 
 func (b *builder) baseDir(path string) error {

@@ -164,5 +164,5 @@ func split(path string) (parent, name string) {
 // scratchPath reports whether path lies in a file system that the agent may write
 // and that no lower directory backs.
 func scratchPath(path string) bool {
-	return strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/var/tmp/")
+	return strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/var/tmp/") || strings.HasPrefix(path, "/run/user/")
 }
