@@ -31,11 +31,17 @@ const secret = "xyzzy-SECRET-plugh"
 type trick func(r results, args []string) error
 
 var tricks = map[string]trick{
+	"connect":    tryConnect,
 	"detach":     tryDetach,
 	"detached":   tryDetached,
+	"guest":      tryGuest,
+	"int80":      tryInt80,
+	"marks":      tryMarks,
 	"namespaces": tryNamespaces,
 	"report":     tryReport,
+	"syscalls":   trySyscalls,
 	"with-key":   tryWithKey,
+	"with-run":   tryWithRun,
 }
 
 type results map[string]string
@@ -121,6 +127,13 @@ func (i *intruder) exec(argv ...string) (string, int) {
 	if cmd.ProcessState == nil {
 		i.t.Fatal(err)
 	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// sbxd runs the command on the host and returns what it said, and its exit code.
+func (b *box) sbxd(args ...string) (string, int) {
+	cmd := b.cmd(args...)
+	out, _ := cmd.CombinedOutput()
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
