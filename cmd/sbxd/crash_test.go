@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,9 +104,9 @@ func (b *box) usable(t *testing.T, id string) {
 	}
 }
 
-// ticks prints numbered lines for two seconds, writes them to a file as well, and ends
-// with a code of its own.
-const ticks = `i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo "line $i"; echo "line $i" >>written; sleep 0.02; done; exit 7`
+// ticks prints numbered lines for a second, writes them to a file as well, and ends with
+// a code of its own.
+const ticks = `i=0; while [ $i -lt 50 ]; do i=$((i+1)); echo "line $i"; echo "line $i" >>written; sleep 0.02; done; exit 7`
 
 func lines(n int) string {
 	var want strings.Builder
@@ -169,9 +170,9 @@ func TestKilledUnderACommand(t *testing.T) {
 			b.killed(t, live, end.victims)
 			code, out := r.code(t), r.read(t)
 			switch {
-			case end.lives && (code != 7 || out != lines(100) || r.stderr.Len() > 0):
+			case end.lives && (code != 7 || out != lines(50) || r.stderr.Len() > 0):
 				t.Errorf("the client ended with %d, said %q and showed %q", code, r.stderr.String(), out)
-			case !end.lives && (code != api.ExitExec && code != 128+9 || !strings.HasPrefix(lines(100), out)):
+			case !end.lives && (code != api.ExitExec && code != 128+9 || !strings.HasPrefix(lines(50), out)):
 				t.Errorf("the client ended with %d, said %q and showed %q", code, r.stderr.String(), out)
 			}
 			b.endedAs(t, live, end.lives)
@@ -204,7 +205,42 @@ func (b *box) inTheLog(t *testing.T, id, shown string, whole bool) {
 	defer r.Close()
 	kept, err := io.ReadAll(r)
 	must(t, err)
-	if !strings.HasPrefix(string(kept), shown) || !strings.HasPrefix(lines(100), string(kept)) || whole && string(kept) != lines(100) {
+	if !strings.HasPrefix(string(kept), shown) || !strings.HasPrefix(lines(50), string(kept)) || whole && string(kept) != lines(50) {
 		t.Errorf("the log keeps %q, the client was shown %q", kept, shown)
+	}
+}
+
+// TestTheDaemonIsKilledUnderAStream kills the daemon again and again while a command
+// copies its input, which comes in pieces: every byte arrives, once.
+func TestTheDaemonIsKilledUnderAStream(t *testing.T) {
+	b := served(t)
+	id := b.run(t, 0, "start", "--project", b.project)
+	in := make([]byte, 8<<20)
+	rand.NewChaCha8([32]byte{}).Read(in)
+	r, w, err := os.Pipe()
+	must(t, err)
+	cmd := b.cmd("exec", id, "--", "sh", "-c", "cat; exit 5")
+	cmd.Stdin = r
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	must(t, cmd.Start())
+	_ = r.Close()
+	go func() {
+		defer w.Close()
+		for piece := range slices.Chunk(in, 64<<10) {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	for range 3 {
+		time.Sleep(100 * time.Millisecond)
+		b.killDaemon(t)
+		b.again(t)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 5 || !bytes.Equal(out.Bytes(), in) || stderr.Len() > 0 {
+		t.Errorf("code %d, %d bytes of %d came back, said %q", code, out.Len(), len(in), stderr.String())
 	}
 }

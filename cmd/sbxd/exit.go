@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/sbxd/sbxd/api"
 )
@@ -79,6 +80,10 @@ func report(w io.Writer, err error) {
 	if errors.As(err, &a) && a.Hint != "" {
 		message, hint = strings.TrimSuffix(message, " ("+a.Hint+")"), a.Hint
 	}
+	if hint == "" && strings.Contains(message, syscall.ENOSPC.Error()) {
+		hint = "make room on that disk"
+	}
+	message = strings.ReplaceAll(message, "\n", "; ") // of several that were joined
 	_, _ = fmt.Fprintln(w, "sbxd:", visible(message))
 	if hint != "" {
 		_, _ = fmt.Fprintln(w, "  next:", visible(hint))
