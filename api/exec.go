@@ -155,12 +155,12 @@ func (x *execution) once(ctx context.Context, up func()) (*Exit, error) {
 		if err := json.Unmarshal(b, &e); err != nil {
 			return nil, &Error{Code: ExitFailed, Message: fmt.Sprintf("reading the daemon's frame: %v", err)}
 		}
-		if e.Type == "started" {
-			up()
-			wg.Go(func() { x.send(ctx, ws) })
-		}
 		if exit, err := x.event(e); exit != nil || err != nil {
 			return exit, err
+		}
+		if e.Type == "started" { // it told from where stdin goes on
+			up()
+			wg.Go(func() { x.send(ctx, ws) })
 		}
 	}
 }
