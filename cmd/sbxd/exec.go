@@ -181,6 +181,7 @@ func (r *runner) open(req *api.ExecRequest) error {
 	signal.Notify(r.caught, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	if req.TTY {
 		req.Rows, req.Cols = r.term.size()
+		r.resized() // for a command that had another terminal before
 	}
 	if r.term == nil {
 		keepForeground()

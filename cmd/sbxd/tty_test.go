@@ -145,6 +145,16 @@ func TestTerminal(t *testing.T) {
 		s.exit()
 	})
 
+	t.Run("another terminal brings its own size", func(t *testing.T) {
+		x := b.run(t, 0, "exec", "-t", "--detach", id, "--", "sh", "-c",
+			`trap 'stty size; exit 7' WINCH; echo ready; while :; do sleep .1; done`)
+		s := onScreen(t, b.cmd("exec", "-t", "--attach", x, id), 33, 99)
+		s.wait(`33 99`)
+		if got := s.exit(); got != 7 {
+			t.Errorf("exit code = %d, want 7\n%s", got, s.text())
+		}
+	})
+
 	t.Run("settings come back", func(t *testing.T) {
 		for name, end := range map[string]func(*screen){
 			"the command ends":     func(s *screen) { s.keys("x") },
