@@ -50,7 +50,7 @@ func (p *planner) addCover(r Rule) {
 // put hides the place that was found for a rule. It returns false when no session sees
 // that place anyway.
 func (p *planner) put(r Rule, at place) bool {
-	c := &cover{path: at.path, kind: p.kindOf(r, at), info: at.info, phase: r.Class, rule: r}
+	c := &cover{path: at.path, kind: p.kindOf(r, at), info: at.info, phase: r.Class, rule: r, via: at.via}
 	visible := p.inView(c.path) || shown(p.inputs, c.path) || shown(p.carves, c.path)
 	switch {
 	case !visible && p.inBase(c.path):

@@ -13,6 +13,7 @@ func (p *planner) emit() Plan {
 	p.emitCovers(Mask)
 	p.emitShowings(p.carves, CarveOut, BindRW)
 	p.emitPins()
+	p.emitLinkPins()
 	p.emitCovers(FinalMask)
 	p.emitRuntime()
 	slices.SortStableFunc(p.plan.Steps, func(a, b Step) int {
@@ -141,6 +142,21 @@ func (p *planner) emitPins() {
 		for dir := parent(c.path); below(dir, carve.path) && !done[dir]; dir = parent(dir) {
 			done[dir] = true
 			p.plan.Steps = append(p.plan.Steps, Step{Phase: FinalMask, Op: Pin, Path: dir, Kind: KindDir, Rule: c.rule})
+		}
+	}
+}
+
+// emitLinkPins holds the links of the views by which a hidden path has another name, so
+// that nothing else comes to be under that.
+func (p *planner) emitLinkPins() {
+	done := map[string]bool{}
+	for _, c := range p.sorted() {
+		for _, link := range c.via {
+			if done[link] || !p.inView(link) || p.covers[link] != nil || p.coverAt(link) != nil || innermost(p.carves, link) != nil {
+				continue
+			}
+			done[link] = true
+			p.plan.Steps = append(p.plan.Steps, Step{Phase: Mask, Op: Pin, Path: link, Kind: KindFile, Rule: c.rule})
 		}
 	}
 }

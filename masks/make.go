@@ -80,6 +80,7 @@ type cover struct {
 	info  Info
 	phase Class
 	rule  Rule
+	via   []string // links that lead to path
 }
 
 func (c *cover) link() bool    { return c.info.Type == Symlink }

@@ -123,8 +123,8 @@ const (
 	BindRO
 	// BindRW lays the host's Source over Path, writable.
 	BindRW
-	// Pin binds the directory Path onto itself, so that it cannot be renamed away
-	// from under a mask below it.
+	// Pin binds the directory or link Path onto itself, so that it cannot be renamed
+	// away from a mask below it or behind it. A link (KindFile) may be gone.
 	Pin
 	// ViewRO lays a read-only overlay over Path: lowest the placeholders whose View
 	// is Path, above them the host's Source. It is a BindRO that masks can rely on:

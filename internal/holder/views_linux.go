@@ -80,7 +80,7 @@ func (b *builder) applyStep(i int, s masks.Step) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return b.coverMissing(s)
-		case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
+		case replaced(err):
 			// The session itself put a link or a file above this path in an earlier run;
 			// the host's object is not below it any more.
 			b.warn("%s is not covered: the session replaced a directory above it", s.Path)
@@ -94,9 +94,19 @@ func (b *builder) applyStep(i int, s masks.Step) error {
 	case masks.ViewRO:
 		return b.viewRO(i, s)
 	case masks.Pin:
-		return b.pin(s.Path)
+		err := b.pin(s.Path)
+		if s.Kind == masks.KindFile && replaced(err) {
+			return nil // the session removed the link in an earlier run
+		}
+		return err
 	}
 	return fmt.Errorf("unknown operation %v", s.Op)
+}
+
+// replaced reports whether a path has gone because the session itself put a link or a
+// file above it, or removed it.
+func replaced(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR)
 }
 
 // cover hides the object at path, whatever it is (a link: the link itself), behind an
