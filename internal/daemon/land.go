@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"go.uber.org/zap"
-
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/session"
 )
@@ -70,7 +68,9 @@ func (d *Daemon) postLand(_ http.ResponseWriter, r *http.Request, c caller) (any
 	}
 	defer unlock()
 	var l api.Landing
-	err = d.work(context.WithoutCancel(r.Context()), session.WorkLand, rec, session.Work{Land: req, Who: c.socket}, &l)
+	ctx := context.WithoutCancel(r.Context())
+	err = d.work(ctx, session.WorkLand, rec, session.Work{Land: req, Who: c.socket}, &l)
+	d.afterCrash(ctx, err, rec.UID)
 	if !req.DryRun {
 		d.record(rec, c, "land", l.ID, err)
 	}
@@ -168,6 +168,7 @@ func (d *Daemon) postUndo(_ http.ResponseWriter, r *http.Request, c caller) (any
 		if errors.As(err, &told) && told.Code == api.ExitNotFound {
 			continue
 		}
+		d.afterCrash(ctx, err, o.UID)
 		if rec, ok := d.byID(session.ID(l.Session)); ok && !req.DryRun {
 			d.record(rec, c, "undo", id, err)
 		}
@@ -178,32 +179,6 @@ func (d *Daemon) postUndo(_ http.ResponseWriter, r *http.Request, c caller) (any
 
 func noLanding(id string) error {
 	return &api.Error{Code: api.ExitNotFound, Message: "there is no landing " + strconv.QuoteToASCII(id[:min(len(id), 80)]), Hint: "sbxd lands shows yours"}
-}
-
-// recoverLands finishes the landings that an earlier daemon left unfinished, as each
-// user in turn.
-func (d *Daemon) recoverLands(ctx context.Context) {
-	projects := map[int][]string{}
-	creds := map[int]session.Record{}
-	for _, r := range d.all() {
-		if p := r.Project.Real; p != "" && !slices.Contains(projects[r.UID], p) {
-			projects[r.UID] = append(projects[r.UID], p)
-			creds[r.UID] = session.Record{UID: r.UID, GID: r.GID, Groups: r.Groups}
-		}
-	}
-	for uid, list := range projects {
-		if _, err := os.Lstat(d.store.LandsDir(uid)); err != nil {
-			continue // it never landed anything
-		}
-		var done []api.Landing
-		w := session.Work{Record: creds[uid], Lands: d.store.LandsDir(uid), Projects: list}
-		if err := d.opt.Worker.Do(ctx, session.WorkRecover, w, &done); err != nil {
-			d.log.Error("unfinished landings", zap.Int("uid", uid), zap.Error(err))
-		}
-		for _, l := range done {
-			d.log.Warn("an unfinished landing was ended", zap.String("landing", l.ID))
-		}
-	}
 }
 
 func (d *Daemon) getVersion(_ http.ResponseWriter, _ *http.Request, _ caller) (any, error) {

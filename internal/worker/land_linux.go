@@ -222,7 +222,7 @@ func recoverAll(ctx context.Context, w session.Work) (any, error) {
 	var done []api.Landing
 	var errs []error
 	for _, p := range w.Projects {
-		ids, err := land.Recover(ctx, w.Lands, p, 0)
+		ids, err := land.Recover(ctx, w.Lands, p, landWait)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("project %s: %w", p, err))
 		}
