@@ -39,10 +39,12 @@ func main() {
 		case "build-fail":
 			failed = true
 		case "output":
-			if e.Test == "" && (strings.HasPrefix(e.Output, "ok ") || strings.HasPrefix(e.Output, "FAIL\t")) {
+			switch {
+			case e.Test == "" && (strings.HasPrefix(e.Output, "ok ") || strings.HasPrefix(e.Output, "FAIL\t")):
 				fmt.Print(e.Output)
+			case e.Output != "FAIL\n" && !strings.HasPrefix(e.Output, "=== "):
+				output[key] = append(output[key], e.Output)
 			}
-			output[key] = append(output[key], e.Output)
 		case "pass":
 			passed[e.Package]++
 			delete(output, key)
