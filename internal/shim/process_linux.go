@@ -21,6 +21,7 @@ import (
 // the shim's three descriptors to it.
 type inner struct {
 	process *os.Process
+	ended   chan struct{} // closed when the process has ended, and what it left as well
 	control *net.UnixConn // the spec goes in, what went wrong comes out
 	guest   *net.UnixConn // frames of the guest
 	status  *os.File      // bubblewrap's --json-status-fd
@@ -78,6 +79,12 @@ func startHolder(openNet bool, layers []*os.File) (in *inner, err error) {
 	if err != nil {
 		return in, fmt.Errorf("start the holder in new namespaces: %w", err)
 	}
+	in.ended = make(chan struct{})
+	go func() {
+		defer close(in.ended)
+		_, _ = in.process.Wait()
+		endOrphans() // so that all who wait for something of the sandbox see its end
+	}()
 	return in, nil
 }
 
@@ -172,6 +179,8 @@ func (in *inner) ready(deadline time.Time) (sandbox, error) {
 	_ = in.status.SetReadDeadline(deadline)
 	var s sandbox
 	if err := json.NewDecoder(in.status).Decode(&s); err != nil {
+		_ = in.process.Kill() // it may as well hang
+		<-in.ended
 		if said := in.stderr.wait(); said != "" {
 			return s, fmt.Errorf("bubblewrap ended before the sandbox was there: %s", said)
 		}
@@ -184,8 +193,7 @@ func (in *inner) ready(deadline time.Time) (sandbox, error) {
 func (in *inner) kill() {
 	if in.process != nil {
 		_ = in.process.Kill()
-		_, _ = in.process.Wait()
-		endOrphans()
+		<-in.ended
 	}
 	in.close()
 }

@@ -22,6 +22,12 @@ import (
 
 // The test binary is every stage of a session as well.
 func TestMain(m *testing.M) {
+	switch os.Args[0] {
+	case "bwrap":
+		os.Exit(fakeBwrap())
+	case "orphan":
+		os.Exit(orphan())
+	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "holder":
@@ -35,6 +41,8 @@ func TestMain(m *testing.M) {
 			os.Exit(Main())
 		case "test-parent":
 			os.Exit(testParent())
+		case "orphan-parent":
+			os.Exit(orphanParent())
 		}
 	}
 	testbox.Main(m)

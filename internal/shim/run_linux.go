@@ -34,9 +34,7 @@ func (s *shim) serve() {
 	served := make(chan struct{})
 	go func() { _ = s.execs.Serve(s.listener); close(served) }()
 	_ = s.execs.Run() // a guest that broke the protocol ends like one that was killed
-	_ = s.inner.process.Kill()
-	_, _ = s.inner.process.Wait()
-	endOrphans()
+	s.inner.kill()
 	s.execs.Drain(drainTime)
 	_ = s.listener.Close()
 	<-served

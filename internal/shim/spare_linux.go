@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sbxd/sbxd/internal/feature"
-	"github.com/sbxd/sbxd/internal/proc"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -52,8 +51,12 @@ func (p *prestarted) take(openNet bool, layers []*os.File) *inner {
 }
 
 func (p *prestarted) ended() bool {
-	_, err := proc.Of(p.inner.process.Pid)
-	return err != nil
+	select {
+	case <-p.inner.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 func mountsSum() (sum [sha256.Size]byte, ok bool) {
