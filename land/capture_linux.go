@@ -7,7 +7,6 @@ import (
 	"io/fs"
 
 	"github.com/sbxd/sbxd/internal/safefs"
-	"github.com/sbxd/sbxd/overlay"
 )
 
 // skew is how far a ctime may lie ahead of our clock before it is taken for that
@@ -31,18 +30,20 @@ func Capture(ctx context.Context, project, out string, started safefs.Time) erro
 }
 
 func capture(ctx context.Context, t *tree, started safefs.Time) (*Manifest, error) {
-	m := &Manifest{Root: t.id, Started: started}
+	m := &Manifest{Root: t.id, Started: started, RootUnsure: unsure(t.stat.Ctime, started)}
 	w := walker{ctx: ctx, dev: t.stat.Dev, skip: ours, visit: func(_ *safefs.Dir, _ string, n *Node) error {
-		if n.Type != overlay.Dir && !before(n.CTime, started) {
-			now := Clock()
-			n.Unsure = n.CTime.Sec <= now.Sec+skew
-		}
+		n.Unsure = unsure(n.CTime, started)
 		m.Nodes = append(m.Nodes, *n)
 		return nil
 	}}
 	w.denied = true
 	err := w.below(t.dir, "", "", 0)
 	return m, err
+}
+
+// unsure reports whether an entry may have changed since started.
+func unsure(ctime, started safefs.Time) bool {
+	return !before(ctime, started) && ctime.Sec <= Clock().Sec+skew
 }
 
 // ours reports whether p is our own directory in a project.

@@ -25,6 +25,14 @@ type encoder struct {
 func (e *encoder) uint(v uint64) { e.b = binary.AppendUvarint(e.b, v) }
 func (e *encoder) int(v int64)   { e.b = binary.AppendVarint(e.b, v) }
 
+func (e *encoder) bool(v bool) {
+	if v {
+		e.uint(1)
+		return
+	}
+	e.uint(0)
+}
+
 func (e *encoder) str(s string) {
 	e.uint(uint64(len(s)))
 	e.b = append(e.b, s...)
@@ -153,6 +161,8 @@ func (d *decoder) int() int64 {
 	d.b = d.b[n:]
 	return v
 }
+
+func (d *decoder) bool() bool { return d.uint() != 0 }
 
 func (d *decoder) u32() uint32 {
 	v := d.uint()

@@ -265,6 +265,29 @@ func TestBaseOfChangedFiles(t *testing.T) {
 	}
 }
 
+// What the host takes away after the start and before the recording is in no base. Only
+// the mark of the copy in the upper and the time of its directory tell.
+func TestRemovedBeforeTheRecording(t *testing.T) {
+	for _, dir := range []string{"", "d/"} {
+		b := newBox(t)
+		b.host(dir+"gone", "1").host(dir+"kept", "1").host("other/f", "1")
+		settle()
+		started := Clock()
+		up := b.write(dir+"gone", "S").touchUp(dir + "gone")
+		b.must(unix.Setxattr(up, "user.overlay.origin", nil, 0))
+		b.write(dir+"new", "S")
+		moved := b.write("other/moved", "S").touchUp("other/moved")
+		b.must(unix.Setxattr(moved, "user.overlay.origin", nil, 0))
+		b.hostRemove(dir + "gone")
+		b.must(Capture(t.Context(), b.project, b.base, started))
+		_, err := b.land()
+		var c *ConflictError
+		if !errors.As(err, &c) || len(c.Conflicts) != 1 || c.Conflicts[0].Kind != ConflictStartEdit || c.Conflicts[0].Path != dir+"gone" {
+			t.Errorf("%v, want %s of %sgone", err, ConflictStartEdit, dir)
+		}
+	}
+}
+
 func TestNoBase(t *testing.T) {
 	b := newBox(t)
 	b.write("f", "1")
@@ -272,7 +295,7 @@ func TestNoBase(t *testing.T) {
 		t.Errorf("%v, want ErrNoBase and ErrRefused", err)
 	}
 	b.start()
-	b.must(os.WriteFile(filepath.Join(b.base, ManifestFile), []byte("sbxd-base-1\nrubbish that is long enough to hold a checksum"), 0o600))
+	b.must(os.WriteFile(filepath.Join(b.base, ManifestFile), []byte("sbxd-base-2\nrubbish that is long enough to hold a checksum"), 0o600))
 	if _, err := b.land(); err == nil || errors.Is(err, ErrNothing) {
 		t.Errorf("a damaged base: %v", err)
 	}

@@ -75,6 +75,8 @@ func (p *planner) judge(i int) {
 		p.clash(it.Path, ConflictMount, "something is mounted there")
 	case p.sharesMode(it, s):
 		p.clash(it.Path, ConflictMode, "the host gave the file another name, which would get the mode, too")
+	case s.base == nil && s.now == nil && it.CopiedUp && p.base.mayMiss(it.Path):
+		p.clash(it.Path, ConflictStartEdit, "the host may have removed it just when the session began")
 	case s.hostKept():
 		p.verdicts[i] = take
 		if it.Op == overlay.Mode && s.now.Type == overlay.File && s.now.Nlink > 1 {

@@ -12,15 +12,18 @@ import (
 type Manifest struct {
 	Root    Root
 	Started safefs.Time // by Clock
-	Nodes   []Node      // in path order (overlay.ComparePaths); the root is not among them
+	// RootUnsure is Node.Unsure of the root.
+	RootUnsure bool
+	Nodes      []Node // in path order (overlay.ComparePaths); the root is not among them
 }
 
-const manifestMagic = "sbxd-base-1\n"
+const manifestMagic = "sbxd-base-2\n"
 
 func (m *Manifest) encode() []byte {
 	e := &encoder{b: make([]byte, 0, 64*len(m.Nodes)+256)}
 	e.root(m.Root)
 	e.time(m.Started)
+	e.bool(m.RootUnsure)
 	e.nodes(m.Nodes)
 	return e.seal(manifestMagic)
 }
@@ -30,7 +33,7 @@ func decodeManifest(b []byte) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manifest{Root: d.root(), Started: d.time(), Nodes: d.nodes()}
+	m := &Manifest{Root: d.root(), Started: d.time(), RootUnsure: d.bool(), Nodes: d.nodes()}
 	return m, d.end()
 }
 
@@ -45,6 +48,18 @@ func (m *Manifest) find(p string) *Node {
 		return &m.Nodes[i]
 	}
 	return nil
+}
+
+// mayMiss reports whether the host may have taken p away between the start of the
+// session and the recording: the directory it would be in changed in that time.
+func (m *Manifest) mayMiss(p string) bool {
+	for p != "" {
+		p = parentOf(p)
+		if n := m.find(p); n != nil {
+			return n.Unsure
+		}
+	}
+	return m.RootUnsure
 }
 
 // tree returns the entry at p and all below it, in path order.
@@ -149,7 +164,7 @@ func (m *Manifest) apply(patches []*patch) *Manifest {
 		gone = append(gone, now...)
 	}
 	gone = topmost(gone)
-	out := &Manifest{Root: m.Root, Started: m.Started, Nodes: make([]Node, 0, len(m.Nodes)+len(here))}
+	out := &Manifest{Root: m.Root, Started: m.Started, RootUnsure: m.RootUnsure, Nodes: make([]Node, 0, len(m.Nodes)+len(here))}
 	for i := range m.Nodes {
 		n := &m.Nodes[i]
 		if _, ok := here[n.Path]; !ok && !covers(gone, n.Path) {

@@ -40,7 +40,8 @@ type Node struct {
 	Digest Digest // of a regular file, where its bytes were read
 	Mount  bool   // the root of a mount, or on another file system than the project
 	// Unsure marks an entry of a base whose ctime is not before the start of the
-	// session: the host may have changed it since.
+	// session: the host may have changed it since, or what is in it if it is a
+	// directory.
 	Unsure bool
 	Xattrs map[string][]byte // user.*, where they were asked for
 }

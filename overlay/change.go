@@ -76,6 +76,11 @@ type Change struct {
 	Xattrs map[string][]byte // user.* of the upper's entry, without marks of overlays
 	Others []string          // names of its further attributes: ACLs, security.*; sorted
 
+	// CopiedUp says that the entry began as a copy of one that the base had when it was
+	// first written to, here or where it was renamed from. The kernel marks most such
+	// files, but not those with several names.
+	CopiedUp bool
+
 	From string // the path it was renamed from, where that is certain
 	Hint string // a deleted path with the same bytes: likely, never certain
 }

@@ -16,7 +16,7 @@ func (w *walker) compare(path string, u found, b Entry) error {
 	c := Change{
 		Path: path, Op: Add, Type: u.typ, Was: b.Type, Mode: u.stat.Perm(), WasMode: b.Mode,
 		Target: u.target, MTime: u.stat.Mtime, Dev: u.stat.Dev, Ino: u.stat.Ino, Nlink: u.stat.Nlink,
-		Xattrs: u.user, Others: u.others,
+		Xattrs: u.user, Others: u.others, CopiedUp: u.copiedUp,
 	}
 	switch u.typ {
 	case File, Symlink:

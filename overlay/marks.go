@@ -24,6 +24,7 @@ var foreign = []string{
 // verdict is what the marks of one entry say.
 type verdict struct {
 	whiteout, opaque bool
+	copiedUp         bool
 	forged           []Mark // Path is not set
 	user             map[string][]byte
 	others           []string
@@ -74,7 +75,9 @@ func (v *verdict) mark(t Type, size int64, name string, value []byte) error {
 	case key == "whiteout":
 		v.whiteout = true
 		v.forge(MarkXattrWh, name)
-	case slices.Contains([]string{"impure", "origin", "protattr", "uuid"}, key): // say nothing about the tree
+	case key == "origin":
+		v.copiedUp = true
+	case slices.Contains([]string{"impure", "protattr", "uuid"}, key): // say nothing about the tree
 	case slices.Contains([]string{"metacopy", "nlink", "redirect", "upper", "verity"}, key):
 		return fmt.Errorf("%w: %s", ErrUnsupportedUpper, name)
 	default:
