@@ -5,6 +5,7 @@ host() {
 	owner sh -c 'cd "$0"; for f in s both both2 h eq gone; do echo 0 >$f; done' "$PROJECT"
 	start
 	inside sh -c 'echo S >s; echo S >both; echo S >both2; echo same >eq; rm gone; echo S >add'
+	sbxd diff "$S" >/dev/null # by now the project is recorded
 	owner sh -c 'cd "$0"; echo H >both; echo H >h; echo same >eq; echo H >gone; mv both2 moved; echo H >add' "$PROJECT"
 	status 4 sbxd land --yes "$S"
 	for f in both both2 gone add; do said "$f"; done
@@ -15,4 +16,15 @@ host() {
 	status 0 sbxd land --yes "$S" >/dev/null
 	[ "$(cd "$PROJECT" && cat s both both2 h eq add | tr '\n' ' ')" = 'S S S H same S ' ]
 	not test -e "$PROJECT/gone"
+
+	# The same holds from the moment at which start returns.
+	local p=$HOME/early
+	owner sh -c 'mkdir "$0"; cd "$0"; for f in edited removed moved; do echo 0 >$f; done' "$p"
+	start --project "$p"
+	sbxd exec "$S" -- sh -c 'for f in edited removed moved; do echo S >>$f; done' &
+	wait $!
+	owner sh -c 'cd "$0"; echo H >edited; rm removed; mv moved away' "$p"
+	status 4 sbxd land --yes "$S"
+	for f in edited removed moved; do said "$f"; done
+	[ "$(ls "$p" | tr '\n' ' ')" = 'away edited ' ]
 }

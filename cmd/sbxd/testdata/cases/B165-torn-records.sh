@@ -29,7 +29,7 @@ host() {
 	sbxd sweep >/dev/null
 	for i in "${!bad[@]}"; do
 		[ -e "${files[i]}" ]
-		find "$SBXD_STATE" -path "*${bad[i]}*/work" | grep -q . || fail "the work of ${bad[i]} is gone"
+		[ -e "$(dirname "${files[i]}")/project/upper/work" ] || compgen -G "$SBXD_STATE/*/sessions/${bad[i]}/project/upper/work" >/dev/null || fail "the work of ${bad[i]} is gone"
 	done
 	sbxd exec "$good" -- true
 }

@@ -32,7 +32,7 @@ host() {
 	# No user namespaces.
 	daemon_stop
 	local inner i id
-	unshare -U bash -c 'until [ "$(id -u)" = "$0" ]; do sleep 0.02; done; exec bash -ec "$1"' "$(id -u)" '
+	unshare -U --keep-caps bash -c 'until [ "$(id -u)" = "$0" ]; do sleep 0.02; done; exec bash -ec "$1"' "$(id -u)" '
 		echo 0 >/proc/sys/user/max_user_namespaces
 		setpriv --inh-caps=-all --ambient-caps=-all sbxd serve $RUN_AS >>"$DIR/daemon.log" 2>&1 &
 		trap "kill $!; wait" EXIT
