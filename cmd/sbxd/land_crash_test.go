@@ -78,8 +78,8 @@ func TestKilledInALanding(t *testing.T) {
 	b.takeBack(t, before)
 	met := map[string]int{}
 	const kills = 50
-	for i := range kills {
-		wait := rand.N(whole)
+	for i := 0; met["worker"]+met["daemon"] < kills && i < 3*kills; i++ {
+		wait := rand.N(whole * 3 / 4) // at its end there is no worker any more
 		victim := b.killLanding(t, id, wait, i%5 == 4)
 		what := fmt.Sprintf("kill %d: %s after %v", i, victim, wait)
 		lands := b.lands(t) // the next command
@@ -97,17 +97,21 @@ func TestKilledInALanding(t *testing.T) {
 		met[victim]++
 	}
 	t.Logf("a whole landing takes %v; %v", whole, met)
-	if met["worker"] < kills/3 || met["old"] == 0 {
+	if met["worker"]+met["daemon"] < kills || met["old"] == 0 {
 		t.Errorf("the moments are no test: %v", met)
 	}
 	b.run(t, 0, "land", "--yes", id)
 	if d := cmp.Diff(after, tree(t, b.project)); d != "" {
 		t.Errorf("after all, landed (-want +got):\n%s", d)
 	}
-	left, err := filepath.Glob(filepath.Join(b.dir, "state", "*", "lands", "new-*"))
+	// What was half made or half removed is sweep's, once it is no longer young.
+	seen := b.run(t, 0, "sweep", "--dry-run")
+	left, err := filepath.Glob(filepath.Join(b.dir, "state", "*", "lands", "*-*"))
 	must(t, err)
-	for _, p := range left { // "old-" is a removal that was decided, for sweep to finish
-		t.Errorf("%s is left", p)
+	for _, p := range left {
+		if !strings.HasPrefix(filepath.Base(p), "lock-") && !strings.Contains(seen, p) {
+			t.Errorf("%s is left, and sweep does not know it:\n%s", p, seen)
+		}
 	}
 }
 
