@@ -3,6 +3,7 @@ package overlaytest
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -62,10 +63,17 @@ func read1(path string) (string, error) {
 }
 
 func list1(path string) (string, error) {
-	names, err := os.ReadDir(path)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) // a FIFO would block
+	if err != nil {
+		return "", err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	names, err := f.ReadDir(-1)
 	if err != nil {
 		return "", errno(err)
 	}
+	slices.SortFunc(names, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	out := ""
 	for _, n := range names {
 		out += fmt.Sprintf("%q %s ", n.Name(), n.Type())
