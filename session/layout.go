@@ -24,6 +24,10 @@ const (
 	removing = "old-" // a record whose removal was decided: worth nothing any more
 )
 
+// EndedFile is where a shim leaves, in the session's data directory, why it has ended the
+// session by itself: one line of at most MaxMessage bytes.
+const EndedFile = "ended"
+
 // DataDirs are the directories of a session that belong to its uid, in the order in
 // which they are made, below its data directory.
 var DataDirs = []string{

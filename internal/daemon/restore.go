@@ -1,14 +1,18 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sbxd/sbxd/internal/proc"
+	"github.com/sbxd/sbxd/internal/safefs"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -107,9 +111,31 @@ func (d *Daemon) takeBack(ctx context.Context, rec session.Record) error {
 
 // lost records that a session's processes are gone, and removes what is left of them.
 func (d *Daemon) lost(ctx context.Context, rec *session.Record, why string) error {
+	why = cmp.Or(d.ended(*rec), why)
 	if err := d.opt.Launcher.Stop(ctx, *rec, d.handle(*rec)); err != nil {
 		return errors.Join(err, d.move(rec, session.Broken, fmt.Sprintf("%s, and ending what was left: %v", why, err)))
 	}
 	d.record(*rec, d.self(), "lost", why, nil)
 	return d.move(rec, session.Stopped, why)
+}
+
+// ended is what the shim of rec said when it ended the session by itself, or "". The
+// file is the user's: one link, regular, bounded, and one printable line of it.
+func (d *Daemon) ended(rec session.Record) string {
+	dir, err := safefs.OpenReal(d.store.DataDir(rec.UID, rec.ID))
+	if err != nil {
+		return ""
+	}
+	defer dir.Close()
+	text, err := dir.ReadRegular(session.EndedFile, session.MaxMessage)
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, line)
 }

@@ -37,6 +37,7 @@ type Execs struct {
 
 	mu      sync.Mutex // guards the fields below, and those of commands that say so
 	live    map[uint32]*command
+	why     string               // the session was ended; "": it was not, or was asked to end
 	gone    bool                 // the guest is gone, or about to go: nothing starts any more
 	clients map[*client]struct{} // nil once Drain is through
 	busy    int                  // clients that have yet to be told something

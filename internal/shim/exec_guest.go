@@ -22,13 +22,14 @@ func (x *Execs) Run() error {
 	_ = x.conn.Close()
 	x.mu.Lock()
 	x.gone = true
+	why := cmp.Or(x.why, "the session ended while it ran")
 	left := make([]*command, 0, len(x.live))
 	for _, c := range x.live {
 		left = append(left, c)
 	}
 	x.mu.Unlock()
 	for _, c := range left {
-		x.finish(c, session.CodeSignal+sigkill, sigkill, "the session ended while it ran")
+		x.finish(c, session.CodeSignal+sigkill, sigkill, why)
 	}
 	close(x.over)
 	if errors.Is(err, errHostile) || errors.Is(err, wire.ErrMalformed) || errors.Is(err, wire.ErrTooLarge) {
@@ -38,6 +39,21 @@ func (x *Execs) Run() error {
 }
 
 const sigkill = 9
+
+// End ends the session at once, and says why to those who wait for a command.
+func (x *Execs) End(why string) {
+	x.mu.Lock()
+	x.why, x.gone = why, true
+	x.mu.Unlock()
+	x.opt.Kill()
+}
+
+// Why tells why the session was ended, or "".
+func (x *Execs) Why() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.why
+}
 
 func (x *Execs) hear() error {
 	for {

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -15,6 +16,7 @@ const drainTime = 10 * time.Second
 
 // open makes what a running session has: the log of its commands, and the commands.
 func (s *shim) open(running session.Running) (err error) {
+	_ = os.Remove(filepath.Join(s.launch.Dir, session.EndedFile)) // of an earlier start
 	dir := filepath.Join(s.launch.Dir, "log")
 	if s.log, err = execlog.Open(dir, execlog.Options{Max: s.launch.Policy.LogSize}); err != nil {
 		return fmt.Errorf("open the log of the session's commands: %w", err)
@@ -35,6 +37,9 @@ func (s *shim) serve() {
 	go func() { _ = s.execs.Serve(s.listener); close(served) }()
 	_ = s.execs.Run() // a guest that broke the protocol ends like one that was killed
 	s.inner.kill()
+	if why := s.execs.Why(); why != "" {
+		_ = os.WriteFile(filepath.Join(s.launch.Dir, session.EndedFile), []byte(why), 0o600)
+	}
 	s.execs.Drain(drainTime)
 	_ = s.listener.Close()
 	<-served

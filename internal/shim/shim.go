@@ -218,6 +218,9 @@ func (s *shim) start(files []*os.File) (running session.Running, err error) {
 	if err := s.open(running); err != nil {
 		return running, &stepError{"log", err}
 	}
+	if err := s.guard(p.spec, running.Guest); err != nil {
+		return running, &stepError{"guard", err}
+	}
 	return running, nil
 }
 
