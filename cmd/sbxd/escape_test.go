@@ -37,6 +37,7 @@ var tricks = map[string]trick{
 	"guest":      tryGuest,
 	"int80":      tryInt80,
 	"marks":      tryMarks,
+	"masks":      tryMasks,
 	"namespaces": tryNamespaces,
 	"report":     tryReport,
 	"syscalls":   trySyscalls,
