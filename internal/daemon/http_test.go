@@ -228,6 +228,11 @@ func TestAuditTrail(t *testing.T) {
 	}
 	record, err := os.ReadFile(s.File)
 	must(t, err)
+	must(t, b.Remove(t.Context(), s.ID, api.RemoveRequest{Discard: true}))
+	b.term() // its log is whole then
+	if !strings.Contains(b.stderr.String(), s.ID) {
+		t.Errorf("the log does not tell of the session: %s", b.stderr)
+	}
 	for _, secret := range []string{"s3cret", "hunter2"} {
 		if strings.Contains(string(text)+string(record)+b.stderr.String(), secret) {
 			t.Errorf("%q is kept", secret)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/sbxd/sbxd/internal/testbox"
@@ -63,6 +64,7 @@ func daemonMain() {
 		panic(err)
 	}
 	o.Launcher, o.Worker = testLauncher{}, testWorker{}
+	o.Log = zap.Must(zap.NewDevelopment()) // debug: everything that could be told
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
 	if err := Run(ctx, o); err != nil {
