@@ -170,7 +170,15 @@ func children(t *testing.T) map[int][]int {
 func (b *box) used(t *testing.T) []string {
 	t.Helper()
 	b.run(t, 0, "rm", b.run(t, 0, "start", "--project", b.project))
-	return b.trace(t)
+	return b.quiet(t)
+}
+
+// quiet returns the trace of a machine on which no process of a session is left, nor one
+// that a fork has just made.
+func (b *box) quiet(t *testing.T) []string {
+	t.Helper()
+	eventually(t, "no process is left", func() bool { return len(b.processes(t)) == 0 })
+	return slices.DeleteFunc(b.trace(t), func(l string) bool { return strings.HasPrefix(l, "process ") })
 }
 
 // noTrace waits until nothing of a session is there but what was there before.

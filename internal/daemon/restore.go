@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sbxd/sbxd/internal/proc"
 	"github.com/sbxd/sbxd/internal/safefs"
 	"github.com/sbxd/sbxd/session"
 )
@@ -19,6 +19,10 @@ import (
 // atOnce is how many sessions are taken up at the same time: each takes a connection
 // to its shim and perhaps the end of some processes.
 const atOnce = 16
+
+// dying is how long a process that was killed may still be seen. A shim that does not
+// answer is not called broken before.
+const dying = 2 * time.Second
 
 // restore takes up what an earlier daemon left: removals that were decided, starts that
 // were under way, sessions that run. One bad session stops nothing else.
@@ -87,7 +91,7 @@ func (d *Daemon) takeUp(ctx context.Context, rec session.Record) error {
 		d.put(rec)
 		return nil
 	}
-	if rec.Running.Shim.Alive() == proc.Dead {
+	if rec.Running.Shim.Wait(dying) == nil {
 		return d.lost(ctx, &rec, "its shim ended")
 	}
 	return d.move(&rec, session.Broken, fmt.Sprintf("its shim lives and does not answer: %v; sbxd stop %s ends it", err, rec.ID))
