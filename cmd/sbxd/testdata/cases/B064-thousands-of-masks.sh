@@ -1,7 +1,7 @@
 # Thousands of masked paths start; a pattern is refused by name rather than
 # expanded once. Seen in anthropics/claude-code#74081, containers/bubblewrap#703.
 host() {
-	local n=2000 t0
+	local n=2000
 	owner sh -c 'mkdir "$0/data"; cd "$0/data"; seq -f "part-%05g.bin" '$n' | xargs touch; echo SECRET >part-00777.bin; echo open >index' "$PROJECT"
 	status 7 sbxd start --project "$PROJECT" --mask '**/*.bin'
 	said pattern
@@ -12,7 +12,7 @@ host() {
 	} >"$SBXD_CONFIG"
 	start
 	[ "$(inside cat data/index)" = open ]
-	[ $((SECONDS - t0)) -le 20 ] || fail "$n masks took $((SECONDS - t0)) s"
+	[ $SECONDS -le 30 ] || fail "$n masks took $SECONDS s"
 	not inside grep -rq SECRET data
 	not inside sh -c 'echo x >data/part-01999.bin'
 	sbxd stop "$S"

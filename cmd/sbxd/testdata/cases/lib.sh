@@ -15,7 +15,7 @@ trap 'echo "${BASH_SOURCE[0]##*/}:$LINENO: ended with $?: $BASH_COMMAND" >&2' ER
 case_file=$1
 text=$(cat "$case_file")
 # What a case may set: contents=no where files hold dates or paths; apart=REASON where
-# a view differs by design; start_flags for its session.
+# a view differs by design; start_flags for its session; before, run first on the host.
 contents=yes apart='' start_flags=()
 
 fail() {
@@ -155,7 +155,6 @@ compare() {
 	diff -u --label before --label 'after the session' "$DIR/base.tree" "$DIR/host.tree" >&2 || fail 'the session changed the real project'
 	[ -z "$apart" ] || return 0
 	same 'the view' "$DIR/view.tree" "$DIR/plain.tree"
-	[ "$landed" = yes ] || return 0
 	land
 	plainly "$HOME" tree . landed >"$DIR/host.landed"
 	same 'the landed project' "$DIR/host.landed" "$DIR/plain.landed"
@@ -163,6 +162,6 @@ compare() {
 
 # shellcheck source=/dev/null
 . "$case_file"
-landed=${landed:-yes}
+if declare -F before >/dev/null; then before; fi
 if declare -F work >/dev/null; then compare; fi
 if declare -F host >/dev/null; then host; fi
