@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -91,7 +93,7 @@ func (b *box) endedAs(t *testing.T, live api.Session, lives bool) {
 	b.run(t, api.ExitRefused, "exec", live.ID, "--", "true")
 	b.run(t, 0, "sweep")
 	eventually(t, "no process of it is left", func() bool { return len(b.processes(t)) == 0 })
-	if _, err := os.Lstat(filepath.Join(b.dir, "state/run/s", live.ID+".sock")); !os.IsNotExist(err) {
+	if _, err := os.Lstat(filepath.Join(b.dir, "state/run/s", live.ID+".sock")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("its socket: %v", err)
 	}
 }
