@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // Names inside a session's directory and a state root.
@@ -77,11 +79,7 @@ func (r *Root) MakeOwner(uid, gid int) (made bool, err error) {
 		return false, nil
 	}
 	dir := r.Of(uid)
-	err = os.Mkdir(dir, 0o700)
-	if made = err == nil; made {
-		err = os.Lchown(dir, uid, gid) // its parent is root's: nobody swaps it
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if made, err = r.makeOwned(dir, uid, gid); err != nil {
 		return made, fmt.Errorf("making the directory of uid %d: %w", uid, err)
 	}
 	f, err := openOwn(dir, uid, 0o700)
@@ -89,6 +87,29 @@ func (r *Root) MakeOwner(uid, gid int) (made bool, err error) {
 		return made, fmt.Errorf("opening the directory of uid %d: %w", uid, err)
 	}
 	return made, f.Close()
+}
+
+// makeOwned makes dir with its owner in one step, so that neither another start nor the
+// next daemon after a crash finds it root's.
+func (r *Root) makeOwned(dir string, uid, gid int) (made bool, err error) {
+	if _, err := os.Lstat(dir); err == nil {
+		return false, nil
+	}
+	tmp, err := os.MkdirTemp(r.path, making)
+	if err != nil {
+		return false, err
+	}
+	if err = os.Lchown(tmp, uid, gid); err == nil {
+		err = unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE)
+	}
+	if err == nil {
+		return true, nil
+	}
+	_ = os.Remove(tmp)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil // somebody was faster
+	}
+	return false, err
 }
 
 // RetiredData returns where the data of uid's session id lies once Retire has decided
