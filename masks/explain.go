@@ -125,12 +125,18 @@ func (p Plan) Masked(path string) bool {
 }
 
 // Hidden lists the masked paths below root, relative to it and sorted: what a landing
-// of root must never carry.
+// of root must never carry. A path that links lead to is listed under the name of its
+// rule as well: the session may have put something else in the place of a link.
 func (p Plan) Hidden(root string) []string {
 	var out []string
 	for _, s := range p.Steps {
-		if (s.Op == Cover || s.Op == CoverLink) && below(s.Path, root) {
-			out = append(out, hostpath.Rel(s.Path, root))
+		if s.Op != Cover && s.Op != CoverLink {
+			continue
+		}
+		for _, path := range []string{s.Path, s.Rule.Path} {
+			if below(path, root) {
+				out = append(out, hostpath.Rel(path, root))
+			}
 		}
 	}
 	slices.Sort(out)

@@ -46,6 +46,7 @@ type builder struct {
 	selfTree *os.File   // a clone of it; nil when its name is another's by now
 	coverF   *os.File   // attached prototypes of the two covers, read-only
 	coverD   *os.File
+	pinned   map[string]bool // by pinMovable
 	warnings []string
 	opened   []*os.File
 }

@@ -76,6 +76,7 @@ type Spec struct {
 	Bwrap bwrap.Findings
 	// Resolv is the content of /etc/resolv.conf inside.
 	Resolv  string
+	Resume  bool  // the views' upper layers hold earlier work
 	OpenNet bool  // the host's network namespace is shared
 	TmpSize int64 // bytes, of /tmp and of /var/tmp each
 	ShmSize int64 // bytes, of /dev/shm
@@ -122,7 +123,7 @@ func run(control io.Reader, answer *gob.Encoder) error {
 	if err := gob.NewDecoder(io.LimitReader(control, maxSpec)).Decode(&spec); err != nil {
 		return fmt.Errorf("read the spec: %w", err)
 	}
-	b := &builder{spec: spec}
+	b := &builder{spec: spec, pinned: map[string]bool{}}
 	defer b.close()
 	if err := b.build(); err != nil {
 		return err

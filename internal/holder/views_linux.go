@@ -158,6 +158,9 @@ func (b *builder) coverMissing(s masks.Step) error {
 // coverStep covers a path with the shared empty object, or with a directory of its own
 // that has the mount points of later steps.
 func (b *builder) coverStep(i int, s masks.Step) error {
+	if err := b.pinMovable(s.Path); err != nil {
+		return err
+	}
 	if len(s.Inside) == 0 {
 		return b.cover(s.Path)
 	}
