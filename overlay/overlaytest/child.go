@@ -25,6 +25,10 @@ func inside() bool { return os.Getenv(insideEnv) != "" }
 // does not know (CAP_CHECKPOINT_RESTORE is 40 in Linux 5.9 to 6.18).
 const lastCap = 40
 
+// patience is how long the suite may take with one identity; it takes seconds,
+// and what hangs then says where.
+const patience = "5m"
+
 // outside runs the calling subtest again as uid, in user and mount namespaces in
 // which that uid is itself and has every capability: what a session's holder is.
 func outside(t *testing.T, uid int) {
@@ -32,7 +36,7 @@ func outside(t *testing.T, uid int) {
 	for c := range uintptr(lastCap + 1) {
 		caps = append(caps, c)
 	}
-	args := []string{"-test.v", "-test.count=1", "-test.run=" + pattern(t)}
+	args := []string{"-test.v", "-test.count=1", "-test.timeout=" + patience, "-test.run=" + pattern(t)}
 	for _, a := range os.Args {
 		if strings.HasPrefix(a, "-rapid.") {
 			args = append(args, a)

@@ -142,7 +142,7 @@ func (o op) run(root string) (string, error) {
 		_ = unix.Unlink(a)
 		return "", unix.Symlink(o.b, a)
 	case "again": // what was there must not come back
-		_ = os.RemoveAll(a)
+		_ = removeTree(a)
 		return "", errno(os.MkdirAll(a+"/b", 0o755))
 	case "write":
 		return "", put1(a, unix.O_CREAT|unix.O_TRUNC, strings.Repeat(o.b, o.n))
@@ -163,7 +163,7 @@ func (o op) run(root string) (string, error) {
 	case "rmdir":
 		return "", unix.Rmdir(a)
 	case "remove":
-		return "", errno(os.RemoveAll(a))
+		return "", removeTree(a)
 	case "rename":
 		return "", unix.Rename(a, b)
 	case "exchange":

@@ -81,6 +81,18 @@ func list1(path string) (string, error) {
 	return out, nil
 }
 
+// removeTree is os.RemoveAll, which opens the parent and blocks if that is a FIFO.
+func removeTree(path string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(dirOf(path), &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return unix.ENOTDIR
+	}
+	return errno(os.RemoveAll(path))
+}
+
 // errno strips the path, which differs between roots.
 func errno(err error) error {
 	switch e := err.(type) { //nolint:errorlint // os wraps exactly once
