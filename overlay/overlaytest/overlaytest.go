@@ -33,6 +33,7 @@ func Run(t *testing.T, backend func() overlay.Backend) {
 	for _, id := range identities(t) {
 		t.Run("uid "+strconv.Itoa(id), func(t *testing.T) {
 			if !inside() {
+				t.Parallel()
 				outside(t, id)
 				return
 			}
