@@ -1,6 +1,9 @@
 package session
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -9,8 +12,9 @@ import (
 )
 
 // RulesFor returns all path rules of r under p except the built-in ones: the host's
-// first, then those of the project's own file, then the caller's. Every path is read in the one way of package hostpath;
-// ErrRefused names the flag or file of one that cannot be.
+// first, then those of the project's own file, then the caller's. Every path is read in
+// the one way of package hostpath; ErrRefused names the flag or file of one that cannot
+// be.
 func (p Policy) RulesFor(r Record) ([]masks.Rule, error) {
 	base := hostpath.Base{
 		Home: r.Home.Real, HomeSpelled: r.Home.Spelled,
@@ -46,4 +50,27 @@ func parse(g Given, base hostpath.Base, from [4]string) ([]masks.Rule, error) {
 		}
 	}
 	return rules, nil
+}
+
+// Sum names what the rules of r under p come to, whoever wrote them and where: two
+// policies with the same sum give a session the same view.
+func (p Policy) Sum(r Record) (string, error) {
+	rules, err := p.RulesFor(r)
+	if err != nil {
+		return "", err
+	}
+	for i := range rules {
+		rules[i].From, rules[i].Why = "", ""
+	}
+	text, err := json.Marshal(struct {
+		Home      masks.HomeMode
+		StateDirs []string
+		Base      []string
+		Rules     []masks.Rule
+	}{p.HomeMode, p.StateDirs, p.Base, rules})
+	if err != nil {
+		return "", fmt.Errorf("sum up the policy: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16]), nil
 }

@@ -92,6 +92,7 @@ type Running struct {
 	// MountNS is the inode of the mount namespace that holds the session's mounts.
 	MountNS  uint64   `json:"mount_ns,omitempty"`
 	View     string   `json:"view,omitempty"`     // backend that was mounted
+	Policy   string   `json:"policy,omitempty"`   // sum of the policy that it was started under
 	Missing  []string `json:"missing,omitempty"`  // security layers that this host lacks
 	Warnings []string `json:"warnings,omitempty"` // masks that matched nothing, nested mounts hidden, …
 }

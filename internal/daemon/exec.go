@@ -78,6 +78,11 @@ func (d *Daemon) open(ctx context.Context, c caller, rec session.Record, req api
 	if err := running(rec); err != nil {
 		return nil, err
 	}
+	if req.Attach == "" {
+		if err := d.upToDate(ctx, rec); err != nil {
+			return nil, err
+		}
+	}
 	shim, err := d.connect(ctx, rec)
 	if err != nil {
 		return nil, fmt.Errorf("session %s: %w", rec.ID, err)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -68,16 +69,42 @@ func (d *Daemon) launch(ctx context.Context, rec session.Record, env []string, r
 	if err := fault.Hit("start.3.shim"); err != nil {
 		return session.Running{}, err
 	}
+	sum, err := policy.Sum(rec)
+	if err != nil {
+		return session.Running{}, err
+	}
 	running, err := d.opt.Launcher.Start(ctx, rec, l)
 	if err != nil {
 		return session.Running{}, err
 	}
+	running.Policy = sum
 	if resume {
 		since = stamp(rec.Created)
 	}
 	d.captureSoon(rec, since)
 	running.Warnings = append(warnings, running.Warnings...)
 	return running, nil
+}
+
+// upToDate refuses a command in a session whose policy is not that of today: what a
+// running one sees cannot be changed.
+func (d *Daemon) upToDate(ctx context.Context, rec session.Record) error {
+	if rec.Running.Policy == "" {
+		return nil // started by an older version
+	}
+	p, err := d.policy(ctx, rec)
+	if err != nil {
+		return err
+	}
+	sum, err := p.Sum(rec)
+	if err != nil {
+		return err
+	}
+	if sum != rec.Running.Policy {
+		return refused(fmt.Sprintf("sbxd stop %s && sbxd resume %s", rec.ID, rec.ID),
+			"the policy has changed since session %s was started, so nothing new runs in it", rec.ID)
+	}
+	return nil
 }
 
 // makeDirs makes the session's directories as its user.
