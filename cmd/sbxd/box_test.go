@@ -55,7 +55,8 @@ type box struct {
 	uid     int
 	disk    string // a mount of the test's own
 	daemon  *exec.Cmd
-	via     func(*exec.Cmd) // changes how the daemon is started; may be nil
+	via     func(*exec.Cmd)     // changes how the daemon is started; may be nil
+	user    *syscall.Credential // whose daemon and commands they are; nil: this process's
 }
 
 // needSession names what no session can do without.
@@ -115,6 +116,9 @@ func (b *box) cmd(args ...string) *exec.Cmd {
 	bin, _ := binary()
 	cmd := exec.Command(bin, args...)
 	cmd.Env, cmd.Dir = b.env, b.project
+	if b.user != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: b.user}
+	}
 	return cmd
 }
 

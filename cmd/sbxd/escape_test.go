@@ -34,6 +34,7 @@ var tricks = map[string]trick{
 	"connect":    tryConnect,
 	"detach":     tryDetach,
 	"detached":   tryDetached,
+	"greeting":   tryGreeting,
 	"guest":      tryGuest,
 	"int80":      tryInt80,
 	"marks":      tryMarks,
