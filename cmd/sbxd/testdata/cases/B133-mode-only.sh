@@ -21,7 +21,8 @@ host() {
 	before=$(stat -c '%i %Y' "$p/f")
 	start --project "$p"
 	inside chmod 755 f
-	sbxd diff --stat "$S" | grep -E '^ *f|f' | grep -q '644 *-> *0*755' || sbxd diff --stat "$S" | grep -q '0\?644.*0\?755'
+	sbxd diff --stat "$S" >"$DIR/diff"
+	grep -qE 'f +.*0?644 -> 0?755' "$DIR/diff" || fail "$(cat "$DIR/diff")"
 	land
 	after=$(stat -c '%i %Y' "$p/f")
 	[ "$before" = "$after" ]
