@@ -33,8 +33,8 @@ const EndedFile = "ended"
 // DataDirs are the directories of a session that belong to its uid, in the order in
 // which they are made, below its data directory.
 var DataDirs = []string{
-	"home", "home/upper", "home/work", "home/pins",
-	"project", "project/upper", "project/work", "project/pins", "project/base",
+	"home", "home/upper", "home/work",
+	"project", "project/upper", "project/work", "project/base",
 	"log",
 }
 

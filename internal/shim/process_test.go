@@ -137,7 +137,7 @@ func tree(t *testing.T) (holder.Spec, string) {
 		}
 		return p
 	}
-	for _, p := range []string{"home/app", "home/.ssh", "state/home/upper", "state/home/work", "state/home/pins", "state/project/upper", "state/project/work", "state/project/pins"} {
+	for _, p := range []string{"home/app", "home/.ssh", "state/home/upper", "state/home/work", "state/project/upper", "state/project/work"} {
 		mk(p)
 	}
 	for name, text := range map[string]string{"home/.ssh/id": "SECRET", "home/app/f": "base\n", "home/.netrc": "SECRET"} {
