@@ -149,6 +149,8 @@ func (c *Config) resolve(home string) []error {
 			fault("holds a NUL byte")
 		case !filepath.IsAbs(path):
 			fault("is not absolute; write an absolute path or ~/…")
+		case slices.Contains(strings.Split(*p.at, "/"), ".."):
+			fault(`holds "..", which a link can turn elsewhere; write the path without it`)
 		case filepath.Clean(path) == "/":
 			fault("is the root directory; name something below it")
 		default:
