@@ -98,7 +98,7 @@ func (b *builder) mkdirAll(path string) error {
 	return b.pin(path)
 }
 
-// pin mounts the directory at path on itself: renaming or removing it is EBUSY then.
+// pin mounts the directory or link at path on itself: renaming or removing it is EBUSY then.
 func (b *builder) pin(path string) error {
 	at, err := b.at(path)
 	if err != nil {
@@ -131,7 +131,7 @@ func (b *builder) makeFile(path string) error {
 	return nil
 }
 
-// makeLink makes a link at path unless something is there.
+// makeLink makes a link at path, pinned like a directory, unless something is there.
 func (b *builder) makeLink(path, target string) error {
 	if f, err := b.at(path); err == nil {
 		return f.Close()
@@ -148,7 +148,10 @@ func (b *builder) makeLink(path, target string) error {
 	if err := unix.Symlinkat(target, int(dir.Fd()), name); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("make the link %s of the session: %w", path, err)
 	}
-	return nil
+	if !scratchPath(path) {
+		return nil
+	}
+	return b.pin(path)
 }
 
 // split cuts the last component off an absolute path.
