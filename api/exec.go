@@ -174,7 +174,11 @@ func (x *execution) open(ctx context.Context) (*websocket.Conn, error) {
 	if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols && resp.Body != nil {
 		return nil, decodeFailure(resp)
 	}
-	return nil, x.client.unreached(ctx, err)
+	var told *Error
+	if e := x.client.unreached(ctx, err); !errors.As(e, &told) || told.Code != ExitFailed {
+		return nil, e
+	}
+	return nil, err // it went away while it answered, and may come back
 }
 
 func (x *execution) output(b []byte) error {

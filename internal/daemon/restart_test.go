@@ -42,6 +42,7 @@ func TestDaemonDiesUnderACommand(t *testing.T) {
 				exit, err := client.Exec(t.Context(), s.ID, api.ExecRequest{
 					Argv: []string{"sh", "-c", "while read l; do echo got $l; done; exit 5"}, Stdin: true,
 				}, api.Streams{Stdin: in, Stdout: &out, Started: func(id string, _ int) { started <- id }})
+				in.Close() // nobody reads: a line that is sent all the same must not wait
 				done <- result{exit, err}
 			}()
 			<-started
