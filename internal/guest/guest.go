@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -90,6 +91,12 @@ func swallowSignals() {
 		unix.SIGALRM, unix.SIGTERM, unix.SIGSTKFLT, unix.SIGXCPU, unix.SIGXFSZ,
 		unix.SIGVTALRM, unix.SIGPROF, unix.SIGIO, unix.SIGPWR, unix.SIGSYS,
 		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT)
+	// Go leaves alone what C libraries keep for their threads, and glibc's posix_spawn(3),
+	// by which make starts things, hands the first of them on ignored. All zero: SIG_DFL.
+	var action [4]uint64
+	for _, reserved := range []uintptr{32, 34} {
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, reserved, uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+	}
 }
 
 // guest is the state of pid 1.
