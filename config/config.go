@@ -94,7 +94,7 @@ func Default() Config {
 	return Config{
 		Home: "masked",
 		Env: []string{
-			"COLORTERM", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "NO_COLOR", "TERM", "TZ",
+			"COLORTERM", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "NO_COLOR", "PATH", "TERM", "TZ",
 			"http_proxy", "https_proxy", "no_proxy", "all_proxy",
 			"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
 		},
