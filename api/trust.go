@@ -9,6 +9,7 @@ import (
 // Only the host's side asks for it.
 type TrustRequest struct {
 	Dir   string `json:"dir"`              // absolute
+	Home  string `json:"home,omitempty"`   // as in StartRequest: what ~/ in the file stands for
 	RunAs string `json:"run_as,omitempty"` // as in StartRequest
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/internal/hostpath"
 	"github.com/sbxd/sbxd/internal/safefs"
@@ -31,8 +33,9 @@ func Resolve(w Work) (Places, error) {
 		return Places{}, err
 	}
 	if int(st.UID) != w.Record.UID {
+		// Whose it is our user namespace may not know.
 		return Places{}, refuse("set HOME to a directory of that user's",
-			"HOME %s belongs to uid %d, and the session's uid is %d", home.Real, st.UID, w.Record.UID)
+			"HOME %s does not belong to the session's user, uid %d", home.Real, w.Record.UID)
 	}
 	project, _, err := resolve("project", w.Record.Project.Spelled)
 	if err != nil {
@@ -41,6 +44,9 @@ func Resolve(w Work) (Places, error) {
 	p := Places{Project: project, Home: home}
 	if err := p.check(w.Root); err != nil {
 		return p, err
+	}
+	if err := unix.Access(project.Real, unix.R_OK|unix.X_OK); err != nil {
+		return p, unreachable("project", project.Spelled, err)
 	}
 	return p, p.tighten(w.Trust)
 }
@@ -110,12 +116,17 @@ func unreachable(what, path string, err error) error {
 	if in := errors.Unwrap(err); in != nil {
 		why = in // without the path, which stands in the message already
 	}
-	e := &api.Error{Code: api.ExitFailed, Message: fmt.Sprintf("the %s %.200q: %v", what, path, why)}
+	e := &api.Error{
+		Code: api.ExitFailed, Message: fmt.Sprintf("the %s %.200q: %v", what, path, why),
+		Hint: "name a directory that the session's user can read",
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		e.Code, e.Message = api.ExitNotFound, fmt.Sprintf("the %s %.200q does not exist", what, path)
+	case errors.Is(err, unix.ENOTDIR):
+		e.Code, e.Message = api.ExitRefused, fmt.Sprintf("the %s %.200q is not a directory", what, path)
 	case errors.Is(err, fs.ErrPermission):
-		e.Code, e.Message = api.ExitDenied, fmt.Sprintf("the %s %.200q cannot be reached with the session's rights", what, path)
+		e.Code, e.Message = api.ExitDenied, fmt.Sprintf("the %s %.200q cannot be read with the session's rights", what, path)
 	}
 	return e
 }

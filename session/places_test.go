@@ -37,6 +37,7 @@ func TestResolve(t *testing.T) {
 	if err := errors.Join(
 		os.MkdirAll(odd, 0o700), os.Mkdir(state, 0o700), os.Symlink(home, link),
 		os.WriteFile(filepath.Join(home, "file"), nil, 0o600), os.Symlink("loop", filepath.Join(home, "loop")),
+		os.Mkdir(filepath.Join(home, "locked"), 0o300),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -57,13 +58,14 @@ func TestResolve(t *testing.T) {
 	if err != nil || !again.Project.Same(got.Project) || again.Project.Same(again.Home) {
 		t.Errorf("the same directory by another way: %+v, %v", again, err)
 	}
-	for name, c := range map[string]struct {
+	type refusal struct {
 		project, home, root string
 		code                int
 		says                string
-	}{
+	}
+	refusals := map[string]refusal{
 		"missing":               {top + "/none", home, state, api.ExitNotFound, "does not exist"},
-		"a file":                {home + "/file", home, state, api.ExitFailed, "not a directory"},
+		"a file":                {home + "/file", home, state, api.ExitRefused, "not a directory"},
 		"a loop":                {home + "/loop", home, state, api.ExitFailed, "too many links"},
 		"slash":                 {"/", home, state, api.ExitRefused, "root directory"},
 		"above HOME":            {top, home, "", api.ExitRefused, "above HOME"},
@@ -74,7 +76,11 @@ func TestResolve(t *testing.T) {
 		"proc":                  {"/proc/self", home, state, api.ExitRefused, "/proc"},
 		"HOME of another":       {odd, "/proc/1", state, api.ExitRefused, "HOME"},
 		"HOME is slash":         {odd, "/", state, api.ExitRefused, "HOME"},
-	} {
+	}
+	if os.Geteuid() != 0 { // to root nothing is locked
+		refusals["locked"] = refusal{home + "/locked", home, state, api.ExitDenied, "cannot be read"}
+	}
+	for name, c := range refusals {
 		t.Run(name, func(t *testing.T) {
 			_, err := ask(c.project, c.home, c.root)
 			var told *api.Error

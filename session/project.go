@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/config"
@@ -62,12 +63,19 @@ func Trust(w Work) (api.Trusted, error) {
 	if err != nil {
 		return api.Trusted{}, err
 	}
-	doc, err := config.ReadProject(at.Real, "")
+	home, err := filepath.EvalSymlinks(w.Record.Home.Spelled)
+	if err != nil {
+		home = w.Record.Home.Spelled
+	}
+	doc, err := config.ReadProject(at.Real, home)
 	if err != nil {
 		return api.Trusted{}, err
 	}
 	if doc == nil {
-		return api.Trusted{}, fmt.Errorf("%s in %s: %w", config.ProjectFile, at.Real, ErrNotFound)
+		return api.Trusted{}, &api.Error{Code: api.ExitNotFound, Message: fmt.Sprintf("there is no %s in %s", config.ProjectFile, at.Real)}
+	}
+	if _, err := doc.Decode(); err != nil {
+		return api.Trusted{}, &api.Error{Code: api.ExitUsage, Message: err.Error(), Hint: "mend it, then trust it"}
 	}
 	if err := config.Trust(w.Trust, doc); err != nil {
 		return api.Trusted{}, err

@@ -56,14 +56,20 @@ func openRoot(path string, system bool) (*Root, error) {
 
 func (r *Root) open() error {
 	if !filepath.IsAbs(r.path) || filepath.Clean(r.path) != r.path || r.path == "/" || strings.ContainsRune(r.path, 0) {
-		return fmt.Errorf("state root %q: %w: it has to be a clean absolute path", r.path, ErrRefused)
+		return fmt.Errorf("state root %.200q: %w: it has to be a clean absolute path", r.path, ErrRefused)
 	}
 	mode := fs.FileMode(0o700)
 	if r.system {
 		mode = 0o711 // the uids' directories below are 0700 each
 	}
 	var err error
-	if r.dir, err = ownDir(r.path, mode); err != nil {
+	r.dir, err = ownDir(r.path, mode)
+	switch {
+	case errors.Is(err, unix.ENOTDIR):
+		return fmt.Errorf("state root %.200s: %w: it is not a directory; name another", r.path, ErrDenied)
+	case errors.Is(err, unix.ENAMETOOLONG):
+		return fmt.Errorf("state root %.200s…: %w: it is longer than a path can be; name another", r.path, ErrRefused)
+	case err != nil:
 		return fmt.Errorf("state root %s: %w", r.path, err)
 	}
 	if err := r.take(); err != nil {

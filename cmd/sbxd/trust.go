@@ -15,7 +15,7 @@ func newTrust(a *app) *cobra.Command {
 		Use:   "trust DIR",
 		Short: "Let a project's own .sbxd.toml count, as it is now",
 		Long: "Look at it first. It can only take something away from sessions: paths that are hidden or read-only, the network. " +
-			"Another content or another directory is not trusted.",
+			"A file with a fault is not trusted; another content or another directory has to be trusted anew.",
 		Args: oneArg("directory"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := interruptible(c.Context())
@@ -28,7 +28,7 @@ func newTrust(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t, err := client.Trust(ctx, api.TrustRequest{Dir: dir, RunAs: runAs})
+			t, err := client.Trust(ctx, api.TrustRequest{Dir: dir, Home: a.getenv("HOME"), RunAs: runAs})
 			if err != nil {
 				return err
 			}

@@ -26,6 +26,7 @@ func (d *Daemon) postTrust(_ http.ResponseWriter, r *http.Request, c caller) (an
 		return nil, err
 	}
 	w := session.Work{Path: req.Dir, Trust: d.store.TrustFile(own.UID)}
+	w.Record.Home.Spelled = homeOf(c, own, req.Home)
 	w.Record.UID, w.Record.GID, w.Record.Groups = own.UID, own.GID, own.Groups
 	var t api.Trusted
 	if own.UID == d.uid {
