@@ -8,8 +8,8 @@ type Change struct {
 	// UTF-8 has its bytes in PathB64, and Path is only to be shown.
 	Path    string `json:"path"`
 	PathB64 []byte `json:"path_b64,omitempty"`
-	Op      string `json:"op"`   // add, modify, delete, mode, rename
-	Type    string `json:"type"` // file, dir, symlink, fifo, socket, device
+	Op      string `json:"op,omitempty"`   // add, modify, delete, mode, rename; empty where only Note matters
+	Type    string `json:"type,omitempty"` // file, dir, symlink, fifo, socket, device
 	Mode    string `json:"mode,omitempty"`
 	OldMode string `json:"old_mode,omitempty"`
 	Size    int64  `json:"size"`
@@ -61,6 +61,7 @@ type Landing struct {
 	UndoneBy  string    `json:"undone_by,omitempty"` // the landing that undid this one
 	Counts    Counts    `json:"counts"`
 	Changes   []Change  `json:"changes,omitempty"` // not in a list of landings
+	Dropped   []Change  `json:"dropped,omitempty"` // of a plan: what does not land
 	Findings  []Finding `json:"findings,omitempty"`
 	Left      []string  `json:"left,omitempty"` // paths that kept the host's bytes, and where ours are
 }

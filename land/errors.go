@@ -19,8 +19,12 @@ var (
 	ErrNoBase    = errors.New("no base was taken") // 7
 )
 
-// ConflictError says why nothing was landed: the paths that both sides changed.
-type ConflictError struct{ Conflicts []Conflict }
+// ConflictError says why nothing was landed or undone: the paths that both sides
+// changed.
+type ConflictError struct {
+	Conflicts []Conflict
+	Undo      bool
+}
 
 // fewPaths is how many paths an error's one line names before it counts.
 const fewPaths = 3
@@ -34,7 +38,11 @@ func (e *ConflictError) Error() string {
 		}
 		names = append(names, fmt.Sprintf("%s (%s)", Quote(c.Path), c.Kind))
 	}
-	return "nothing was landed: the project changed under the session: " + strings.Join(names, ", ")
+	what := "nothing was landed: the project changed under the session: "
+	if e.Undo {
+		what = "nothing was undone: the project changed since the landing: "
+	}
+	return what + strings.Join(names, ", ")
 }
 
 // Is makes errors.Is(err, ErrConflict) true.

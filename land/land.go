@@ -112,6 +112,7 @@ type Result struct {
 	Plan    *Plan
 	Held    []Held
 	Notices []Notice
+	Undoes  *Record // of an undo: the landing that is taken back
 }
 
 // Apply lands what a session changed. expect is the id of the changeset that was

@@ -77,12 +77,12 @@ func undo(ctx context.Context, o *UndoOptions, s store, t *tree, rec *Record) (*
 	if err != nil {
 		return nil, err
 	}
-	res := &Result{Plan: plan}
+	res := &Result{Plan: plan, Undoes: rec}
 	switch {
 	case o.DryRun:
 		return res, nil
 	case len(plan.Conflicts) > 0:
-		return nil, &ConflictError{Conflicts: plan.Conflicts}
+		return nil, &ConflictError{Conflicts: plan.Conflicts, Undo: true}
 	case plan.empty():
 		return nil, ErrNothing
 	}

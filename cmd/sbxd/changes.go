@@ -22,6 +22,17 @@ func printChanges(w io.Writer, list []api.Change) {
 	}
 }
 
+// printDropped writes what is in a session and does not land.
+func printDropped(w io.Writer, list []api.Change) {
+	if len(list) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(w, "\nnot landed:")
+	for _, c := range list {
+		_, _ = fmt.Fprintf(w, "-  %s: %s\n", visible(c.Path), visible(c.Note))
+	}
+}
+
 func describe(c api.Change) string {
 	path := visible(c.Path)
 	if c.Type == "dir" {

@@ -47,11 +47,8 @@ func printDiff(w io.Writer, d api.Diff) {
 		return
 	}
 	printChanges(w, d.Changes)
-	if len(d.Dropped) > 0 {
-		_, _ = fmt.Fprintln(w, "\nnot landed:")
-		printChanges(w, d.Dropped)
-	}
 	printFindings(w, d.Findings)
+	printDropped(w, d.Dropped)
 	if d.Text != "" {
 		_, _ = io.WriteString(w, "\n"+visibleText(d.Text))
 	}

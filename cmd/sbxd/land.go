@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,9 +82,8 @@ func (a *app) planned(l api.Landing, err error, asJSON bool) error {
 	case asJSON:
 		err = errors.Join(err, printJSON(a.out, l))
 	default:
-		printChanges(a.out, l.Changes)
-		printFindings(a.out, l.Findings)
-		if l.Changeset != "" {
+		printPlan(a.out, l)
+		if l.Changeset != "" && l.Undoes == "" {
 			_, _ = fmt.Fprintf(a.out, "\nchangeset %s: %s\n", l.Changeset, entries(len(l.Changes)))
 		}
 	}
@@ -116,8 +116,13 @@ func (a *app) landed(l api.Landing, err error, asJSON bool) error {
 
 func (a *app) show(l api.Landing) {
 	_, _ = fmt.Fprintf(a.err, "%s, in %s:\n", entries(len(l.Changes)), visible(l.Project))
-	printChanges(a.err, l.Changes)
-	printFindings(a.err, l.Findings)
+	printPlan(a.err, l)
+}
+
+func printPlan(w io.Writer, l api.Landing) {
+	printChanges(w, l.Changes)
+	printFindings(w, l.Findings)
+	printDropped(w, l.Dropped)
 }
 
 // interactive reports whether somebody is there to answer.

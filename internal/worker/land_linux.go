@@ -128,7 +128,7 @@ func planned(o land.Options, cs *land.Changeset) api.Landing {
 	d := show(cs, o.Session)
 	return api.Landing{
 		Session: o.Session, Project: o.Project, Changeset: cs.ID, State: "planned", Time: time.Now().UTC(),
-		Changes: d.Changes, Findings: d.Findings,
+		Changes: d.Changes, Dropped: d.Dropped, Findings: d.Findings, Counts: api.Counts(cs.Plan.Count()),
 	}
 }
 
@@ -146,8 +146,8 @@ func mayLand(req api.LandRequest, cs *land.Changeset, l api.Landing) error {
 	}
 	if open := gates(l.Findings, req); open > 0 {
 		return &api.Error{
-			Code: api.ExitGate, Message: fmt.Sprintf("%d findings want a yes before this lands", open),
-			Hint: "look at them, then agree with --yes or --allow",
+			Code: api.ExitGate, Message: fmt.Sprintf("%d of the findings above want a yes before this lands", open),
+			Hint: "look at them, then agree with --yes, or to each with --allow ID",
 		}
 	}
 	if !req.DryRun && !req.Yes && req.Expect == "" {
@@ -161,6 +161,13 @@ func mayLand(req api.LandRequest, cs *land.Changeset, l api.Landing) error {
 
 // landError gives an error of package land its exit code.
 func landError(err error) error {
+	hint := ""
+	if c := new(land.ConflictError); errors.As(err, &c) {
+		hint = "make both sides agree on these paths, in the project or in the session, then land again"
+		if c.Undo {
+			hint = "put back what was landed there, or take the rest back by hand"
+		}
+	}
 	for _, k := range []struct {
 		err  error
 		code int
@@ -175,7 +182,7 @@ func landError(err error) error {
 		{land.ErrRefused, api.ExitRefused},
 	} {
 		if errors.Is(err, k.err) {
-			return &api.Error{Code: k.code, Message: err.Error()}
+			return &api.Error{Code: k.code, Message: err.Error(), Hint: hint}
 		}
 	}
 	return err
@@ -189,7 +196,11 @@ func undo(ctx context.Context, w session.Work) (any, error) {
 	if err != nil {
 		return nil, landError(err)
 	}
-	l := api.Landing{State: "planned", Undoes: w.Landing, Time: time.Now().UTC()}
+	was := res.Undoes
+	l := api.Landing{
+		Session: was.Session, Project: was.Project, Changeset: was.Changeset, State: "planned",
+		Undoes: w.Landing, Time: time.Now().UTC(), Counts: api.Counts(res.Plan.Count()),
+	}
 	if res.Record != nil {
 		l = res.Record.API(w.Lands)
 	}
@@ -197,7 +208,7 @@ func undo(ctx context.Context, w session.Work) (any, error) {
 	l.Findings = append(land.Findings(res.Plan), land.Findings(&land.Plan{Notices: res.Notices})...)
 	switch {
 	case len(res.Plan.Conflicts) > 0:
-		return l, landError(&land.ConflictError{Conflicts: res.Plan.Conflicts})
+		return l, landError(&land.ConflictError{Conflicts: res.Plan.Conflicts, Undo: true})
 	case res.Record == nil && len(l.Changes) == 0:
 		return l, landError(land.ErrNothing)
 	case res.Record == nil && !w.Undo.DryRun:
