@@ -58,7 +58,7 @@ type Session struct {
 	Warnings []string          `json:"warnings,omitempty"`  // masks that matched nothing, nested mounts hidden, …
 	Commands int               `json:"commands"`            // running now
 	Dir      string            `json:"dir"`                 // the session's directory on the host
-	Unlanded int               `json:"unlanded"`            // entries of the changeset; only in status
+	Unlanded *int              `json:"unlanded,omitempty"`  // entries of the changeset; only of one session, when it can be told
 	EnvNames []string          `json:"env_names,omitempty"` // values are never told
 	File     string            `json:"file"`                // its record
 }

@@ -158,8 +158,8 @@ func TestAfterARestartOfTheHost(t *testing.T) {
 		}
 	})
 	b.again(t)
-	if s := b.status(t, id); s.State != "stopped" || !strings.Contains(s.Reason, "started again") || s.Unlanded != 1 {
-		t.Errorf("it is %s (%s) with %d changes", s.State, s.Reason, s.Unlanded)
+	if s := b.status(t, id); s.State != "stopped" || !strings.Contains(s.Reason, "started again") || s.Unlanded == nil || *s.Unlanded != 1 {
+		t.Errorf("it is %+v", s)
 	}
 	b.run(t, 0, "resume", id)
 	if got := b.run(t, 0, "exec", id, "--", "cat", "work"); got != "work" {

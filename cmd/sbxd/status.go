@@ -20,7 +20,12 @@ func newStatus(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [SESSION]",
 		Short: "Show a session, or the daemon when none is named",
-		Args:  cobra.MaximumNArgs(1),
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return oneArg("session")(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := interruptible(c.Context())
 			defer stop()
@@ -91,7 +96,7 @@ func sessionFacts(s api.Session) []fact {
 		{"started", stamp(s.Started)},
 		{"stopped", stamp(s.Stopped)},
 		{"commands", strconv.Itoa(s.Commands)},
-		{"unlanded", strconv.Itoa(s.Unlanded)},
+		{"unlanded", unlanded(s)},
 		{"environment", strings.Join(s.EnvNames, " ")},
 		{"directory", s.Dir},
 	}
@@ -108,6 +113,14 @@ func sessionFacts(s api.Session) []fact {
 		list = append(list, fact{"note", w})
 	}
 	return list
+}
+
+// unlanded is "" where it could not be told; a note says why.
+func unlanded(s api.Session) string {
+	if s.Unlanded == nil {
+		return ""
+	}
+	return strconv.Itoa(*s.Unlanded)
 }
 
 func stamp(t time.Time) string {

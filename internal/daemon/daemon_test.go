@@ -28,7 +28,7 @@ func TestLifeOfASession(t *testing.T) {
 		t.Errorf("exec: %q, code %d", out, code)
 	}
 	got, err := b.Session(ctx, s.ID)
-	if err != nil || got.Unlanded != 1 || strings.Contains(strings.Join(got.EnvNames, " "), "s3cret") {
+	if err != nil || got.Unlanded == nil || *got.Unlanded != 1 || strings.Contains(strings.Join(got.EnvNames, " "), "s3cret") {
 		t.Errorf("status: %+v, %v", got, err)
 	}
 	wantCode(t, "rm with unlanded work", b.Remove(ctx, s.ID, api.RemoveRequest{}), api.ExitGate)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/internal/proc"
 	"github.com/sbxd/sbxd/session"
@@ -37,12 +39,36 @@ func (d *Daemon) show(r session.Record) api.Session {
 	return s
 }
 
-func (d *Daemon) getSessions(_ http.ResponseWriter, _ *http.Request, c caller) (any, error) {
-	list := []api.Session{}
-	for _, r := range d.visible(c) {
-		list = append(list, d.show(r))
+func (d *Daemon) getSessions(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+	recs := d.visible(c)
+	list := make([]api.Session, len(recs))
+	var g errgroup.Group
+	g.SetLimit(askedAtOnce)
+	for i, rec := range recs {
+		list[i] = d.show(rec)
+		g.Go(func() error { d.count(r.Context(), rec, &list[i]); return nil })
 	}
-	return list, nil
+	return list, g.Wait()
+}
+
+// askedAtOnce bounds how many shims a listing asks at the same time: each takes two of
+// our descriptors.
+const askedAtOnce = 16
+
+// count adds to s what only the shim of rec knows.
+func (d *Daemon) count(ctx context.Context, rec session.Record, s *api.Session) {
+	if rec.State != session.Alive {
+		return
+	}
+	st, err := d.status(ctx, rec)
+	if err != nil {
+		s.Warnings = append(s.Warnings, "its shim does not answer: "+err.Error())
+		return
+	}
+	s.Commands = st.Commands
+	if st.LogError != "" {
+		s.Warnings = append(s.Warnings, "the output log takes no more: "+st.LogError)
+	}
 }
 
 // Patience of a status with its parts: what does not answer in time is left out.
@@ -57,18 +83,9 @@ func (d *Daemon) getSession(_ http.ResponseWriter, r *http.Request, c caller) (a
 		return nil, err
 	}
 	s := d.show(rec)
-	if rec.State == session.Alive {
-		if st, err := d.status(r.Context(), rec); err == nil {
-			s.Commands = st.Commands
-			if st.LogError != "" {
-				s.Warnings = append(s.Warnings, "the output log takes no more: "+st.LogError)
-			}
-		} else {
-			s.Warnings = append(s.Warnings, "its shim does not answer: "+err.Error())
-		}
-	}
+	d.count(r.Context(), rec, &s)
 	if n, err := d.unlanded(r.Context(), rec); err == nil {
-		s.Unlanded = n
+		s.Unlanded = &n
 	} else if rec.Project.Real != "" {
 		s.Warnings = append(s.Warnings, "its changes cannot be read: "+err.Error())
 	}
@@ -152,7 +169,11 @@ func (d *Daemon) resume(ctx context.Context, rec *session.Record) error {
 	if d.store.Torn(rec.ID) {
 		return refused("", "session %s is broken: %s", rec.ID, rec.Reason)
 	}
-	if rec.State != session.Stopped {
+	switch rec.State {
+	case session.Stopped:
+	case session.Alive:
+		return refused("sbxd exec "+string(rec.ID)+" -- COMMAND", "session %s is running already", rec.ID)
+	default:
 		next := *rec
 		return next.Move(session.Creating)
 	}
@@ -244,7 +265,15 @@ func (d *Daemon) nothingUnlanded(ctx context.Context, rec session.Record) error 
 		}
 	}
 	if n > 0 {
-		return &api.Error{Code: api.ExitGate, Message: fmt.Sprintf("session %s has %d unlanded changes", rec.ID, n), Hint: hint}
+		return &api.Error{Code: api.ExitGate, Message: fmt.Sprintf("session %s has %s", rec.ID, many(n, "unlanded change")), Hint: hint}
 	}
 	return nil
+}
+
+// many says how many of what there are.
+func many(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
