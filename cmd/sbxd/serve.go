@@ -40,7 +40,7 @@ func newServe(a *app) *cobra.Command {
 	}
 	c.Flags().StringVar(&o.state, "state", "", "state root `DIR` (else $SBXD_STATE, the configuration, the usual place)")
 	c.Flags().StringVar(&o.runAs, "run-as", "", "as root: the `USER` (name, uid or uid:gid) of sessions that root starts")
-	return help(c, api.ExitRefused, api.ExitBusy, api.ExitDenied)
+	return help(c, api.ExitRefused, api.ExitBusy, api.ExitNotFound, api.ExitDenied)
 }
 
 func serve(ctx context.Context, a *app, o *serveOptions) error {

@@ -107,6 +107,9 @@ func newDaemon(opt Options) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the boot id: %w", err)
 	}
+	if err := checkRunAs(os.Geteuid(), opt.RunAs); err != nil {
+		return nil, err
+	}
 	store, err := session.OpenStore(opt.StateRoot)
 	if err != nil {
 		return nil, err

@@ -21,14 +21,10 @@ type owner struct {
 // the daemon's configuration names, never uid 0.
 func (d *Daemon) ownerFor(c caller, runAs string) (owner, error) {
 	if d.uid != 0 {
-		o, err := d.sameUser()
-		if err == nil && runAs != "" {
-			var named owner
-			if named, err = lookup(runAs); err == nil && named.UID != o.UID {
-				err = denied(fmt.Sprintf("this daemon runs sessions as uid %d only", o.UID))
-			}
+		if err := checkRunAs(d.uid, runAs); err != nil {
+			return owner{}, err
 		}
-		return o, err
+		return d.sameUser()
 	}
 	if c.UID != 0 {
 		o := known(c.UID)
@@ -50,11 +46,28 @@ func (d *Daemon) ownerFor(c caller, runAs string) (owner, error) {
 	if runAs == "" {
 		return owner{}, refused("name a user: --run-as USER", "a session never runs as root")
 	}
-	o, err := lookup(runAs)
-	if err == nil && (o.UID == 0 || o.GID == 0) {
-		err = refused("name another user: --run-as USER", "a session never runs with uid or gid 0, and %.40q has it", runAs)
+	if err := checkRunAs(d.uid, runAs); err != nil {
+		return owner{}, err
 	}
-	return o, err
+	return lookup(runAs)
+}
+
+// checkRunAs refuses a name that the daemon of uid cannot run sessions as, whoever asks
+// for it. An empty one names nobody.
+func checkRunAs(uid int, runAs string) error {
+	if runAs == "" {
+		return nil
+	}
+	o, err := lookup(runAs)
+	switch {
+	case err != nil:
+		return err
+	case uid != 0 && o.UID != uid:
+		return denied(fmt.Sprintf("this daemon runs sessions as uid %d only", uid))
+	case uid == 0 && (o.UID == 0 || o.GID == 0):
+		return refused("name another user: --run-as USER", "a session never runs with uid or gid 0, and %.40q has it", runAs)
+	}
+	return nil
 }
 
 // sameUser is a user's daemon itself: its ids come from the kernel, so that a uid that
