@@ -34,7 +34,7 @@ func newPolicyExplain(a *app) *cobra.Command {
 			"A relative path is below the session's project.",
 		Example: "  sbxd policy explain ~/.ssh/id_ed25519 $S",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 1 || len(args) > 2 || args[0] == "" {
+			if len(args) < 1 || len(args) > 2 || args[0] == "" || args[len(args)-1] == "" {
 				return usagef("sbxd policy explain: which path, and of which session?")
 			}
 			return nil
@@ -100,7 +100,13 @@ func (a *app) explainHere(path string) (api.Explanation, error) {
 	opt := a.daemonOptions(cfg)
 	p := policyOf(cfg)
 	p.StateDirs = append(a.ownFiles(cfg, a.getenv("HOME")), opt.StateRoot, opt.RuntimeDir)
-	rec := session.Record{}
+	rec := session.Record{UID: os.Getuid()}
+	if rec.UID == 0 {
+		return api.Explanation{}, &api.Error{
+			Code: api.ExitRefused, Message: "a session never runs as root, so there is none that would be started here",
+			Hint: "name a session, or ask as its user",
+		}
+	}
 	rec.Home.Spelled, rec.Project.Spelled = a.getenv("HOME"), project
 	places, err := session.Resolve(session.Work{Record: rec, Root: opt.StateRoot})
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/internal/hostpath"
@@ -31,7 +33,7 @@ func Explain(w session.Work) (api.Explanation, error) {
 	out := api.Explanation{Path: e.Path, Access: access[e.Verdict], Rule: ruleText(e.Rule), Why: e.Rule.Why}
 	switch e.Verdict {
 	case masks.Copied:
-		out.Rule = "copy-on-write view: changes stay in the session until they are landed"
+		out.Rule = copied(w.Record, e.Real)
 	case masks.Absent:
 		out.Rule = "not part of any session"
 	case masks.Own:
@@ -50,6 +52,18 @@ func Explain(w session.Work) (api.Explanation, error) {
 		out.Notes = append(out.Notes, "the project is a git repository: its objects may still hold what was committed there")
 	}
 	return out, nil
+}
+
+// copied says what becomes of a change in a view.
+func copied(r session.Record, path string) string {
+	const view = "copy-on-write view: changes stay in the session"
+	switch {
+	case !hostpath.Within(path, r.Project.Real):
+		return view
+	case slices.Contains(strings.Split(hostpath.Rel(path, r.Project.Real), "/"), ".git"):
+		return view + "; git's own files never land"
+	}
+	return view + " until they are landed"
 }
 
 func ruleText(r masks.Rule) string {
