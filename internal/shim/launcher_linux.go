@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -123,7 +124,8 @@ func (l *Launcher) start(ctx context.Context, r session.Record, launch session.L
 	case err != nil:
 		return session.Running{}, fmt.Errorf("start the session: its shim ended: %w", err)
 	case out.Rule:
-		return session.Running{}, fmt.Errorf("%w: %s", session.ErrRefused, out.Error)
+		rule := strings.TrimPrefix(out.Error, session.ErrRefused.Error()+": ")
+		return session.Running{}, fmt.Errorf("%w: %s", session.ErrRefused, rule)
 	}
 	return session.Running{}, fmt.Errorf("start the session (step %s): %s", out.Step, out.Error)
 }
