@@ -32,7 +32,7 @@ func (a *app) sockets() ([]string, error) {
 	}
 	cfg, err := a.load()
 	if err != nil {
-		return nil, usage{err}
+		return nil, faults(a, err)
 	}
 	if cfg.Socket != "" {
 		return []string{cfg.Socket}, nil

@@ -106,9 +106,9 @@ func newConfigShow(a *app) *cobra.Command {
 			}
 			var rows [][]string
 			for _, s := range cfg.Explain() {
-				rows = append(rows, []string{s.Key, s.Value, s.From})
+				rows = append(rows, []string{s.Key, s.From, s.Value}) // the longest last
 			}
-			return table(a.out, "KEY VALUE FROM", rows)
+			return table(a.out, "KEY FROM VALUE", rows)
 		},
 	}
 	return help(c)

@@ -43,7 +43,7 @@ func newExec(a *app) *cobra.Command {
 			"comes before the command was started.",
 		Example: "  sbxd exec $S -- go test ./...\n  sbxd exec -t $S -- bash",
 		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 || args[0] == "" || c.ArgsLenAtDash() == 0 {
 				return usagef("sbxd exec: which session?")
 			}
 			return wantCommand(c, args[1:], o.attach)

@@ -32,7 +32,7 @@ type startOptions struct {
 }
 
 func (o *startOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.project, "project", "", "`DIR` that the session works on (default: the working directory)")
+	f.StringVar(&o.project, "project", ".", "`DIR` that the session works on")
 	f.StringVar(&o.agent, "agent", "", "profile of the agent that will run: claude-code, codex, gemini, opencode, …")
 	f.StringVar(&o.name, "name", "", "a `NAME` of yours, usable wherever an id is")
 	f.StringArrayVar(&o.labels, "label", nil, "`K=V` to find the session by; may be given again")
@@ -103,11 +103,10 @@ func startSession(ctx context.Context, a *app, client *api.Client, o *startOptio
 // request turns flags into the wire type: what depends on the caller's working
 // directory and environment is resolved here.
 func (o *startOptions) request(a *app) (api.StartRequest, error) {
-	project := o.project
-	if project == "" {
-		project = "."
+	if o.project == "" {
+		return api.StartRequest{}, usagef("--project is empty; leave it out to take the working directory")
 	}
-	project, err := absolute(project)
+	project, err := absolute(o.project)
 	if err != nil {
 		return api.StartRequest{}, err
 	}
@@ -215,7 +214,7 @@ func lastOfEach(env []string) []string {
 func readEnvFile(path string) ([]string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read --env-file: %w", err)
+		return nil, usagef("read --env-file: %w", err)
 	}
 	if len(b) > maxEnvFile {
 		return nil, usagef("--env-file %s: %d bytes, more than %d", path, len(b), maxEnvFile)
