@@ -87,7 +87,7 @@ func seccompNotify() Check {
 	if err := probe.SeccompNotify(); err != nil {
 		return missing(name, err.Error(), "use a kernel with CONFIG_SECCOMP_FILTER; nothing of this version needs it")
 	}
-	return ok(name, "")
+	return ok(name, "the kernel has it; nothing of this version needs it")
 }
 
 func fuse() Check {
@@ -134,7 +134,7 @@ func inotify(sysctl func(string) string) Check {
 		return degraded(name, strings.Join(low, ", ")+" is little: changes are then found by a timer",
 			fmt.Sprintf("sysctl -w fs.inotify.max_user_instances=%d fs.inotify.max_user_watches=%d", 8*minInstances, 8*minWatches))
 	}
-	return ok(name, "")
+	return ok(name, fmt.Sprintf("at least %d instances and %d watches", minInstances, minWatches))
 }
 
 // written is a time that has certainly passed.
@@ -144,5 +144,5 @@ func clock(now time.Time) Check {
 	if now.Before(written) {
 		return degraded("clock", "it says "+now.UTC().Format(time.RFC3339), "set it; what is young or old is told by it")
 	}
-	return ok("clock", "")
+	return ok("clock", "it says "+now.UTC().Format(time.RFC3339))
 }
