@@ -57,8 +57,14 @@ func main() {
 			delete(output, key)
 		case "fail":
 			failed = true
-			fmt.Print(strings.Join(output[key], ""))
-			delete(output, key)
+			for _, k := range sorted(output) {
+				// A package that ran out of time says so in the output of a test
+				// that never ended.
+				if k == key || e.Test == "" && strings.HasPrefix(k, key) {
+					fmt.Print(strings.Join(output[k], ""))
+					delete(output, k)
+				}
+			}
 		}
 	}
 	if len(passed) == 0 {
@@ -99,7 +105,7 @@ func reason(lines []string) string {
 	return ""
 }
 
-func sorted(m map[string]int) []string {
+func sorted[V any](m map[string]V) []string {
 	var keys []string
 	for k := range m {
 		keys = append(keys, k)
