@@ -72,6 +72,7 @@ func code(t *testing.T, cmd *exec.Cmd) (int, string) {
 // TestEscapeByTheSocketsOfSbxd asks the daemon, and a shim, from another user namespace,
 // as a process would that found a way to their sockets.
 func TestEscapeByTheSocketsOfSbxd(t *testing.T) {
+	t.Parallel()
 	testbox.Need(t, "setpriv", "unshare")
 	b := served(t)
 	b.asUser(t)
@@ -121,6 +122,7 @@ func (b *box) asUser(t *testing.T) {
 // TestEscapeToAnotherUser has sessions of two users under one daemon. Neither sees the
 // other's, not by the API, should its socket be open to them, and not from inside.
 func TestEscapeToAnotherUser(t *testing.T) {
+	t.Parallel()
 	testbox.Need(t, "root")
 	b := served(t)
 	const other = 12346
@@ -202,6 +204,7 @@ func TestEscapeToAnotherUser(t *testing.T) {
 
 // TestEscapeToRoot asks a root daemon for a session of root's.
 func TestEscapeToRoot(t *testing.T) {
+	t.Parallel()
 	testbox.Need(t, "root")
 	b := served(t)
 	for _, user := range []string{"root", "0", "0:0", "0:12345", "12345:0"} {

@@ -14,6 +14,7 @@ import (
 // TestEscapeByTheEnvironment gives daemon and caller the variables that hosts have, and
 // looks for their values inside, in argument lists, records, events and logs.
 func TestEscapeByTheEnvironment(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	plain := b.env
 	for _, name := range []string{
@@ -98,6 +99,7 @@ func hushed(name string) string { return "hush-" + name + "-hush" }
 
 // TestEscapeByLookingAround looks for files of the host that nobody showed to it.
 func TestEscapeByLookingAround(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	b.plant(t, map[string]string{"app/f": "f", filepath.Join(b.dir, "w") + "/f": secret})
 	i := b.intrude(t)

@@ -61,6 +61,7 @@ func tryGuest(r results, _ []string) error {
 
 // TestEscapeByTheGuest attacks process 1, and plays it.
 func TestEscapeByTheGuest(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	i := b.intrude(t)
 

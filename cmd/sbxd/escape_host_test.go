@@ -16,6 +16,7 @@ import (
 // TestEscapeByTheHostsChanges changes on the host, under a running session, what is
 // masked in it: what comes into a hidden path's place stays hidden.
 func TestEscapeByTheHostsChanges(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	w := filepath.Join(b.dir, "w")
 	b.plant(t, map[string]string{
@@ -65,6 +66,7 @@ func TestEscapeByTheHostsChanges(t *testing.T) {
 // TestEscapeByTheHostsChangesOutsideOfViews does the same where the host's own tree is
 // seen, and a mask is lost with the name it lies on: the session has to end.
 func TestEscapeByTheHostsChangesOutsideOfViews(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	b.plant(t, map[string]string{"tool/token": "old", "tool/dir/k": "old", "tool/open": "open"})
 	for _, change := range []string{`echo $1 >t; mv t tool/token`, `rm tool/token; echo $1 >tool/token`, `rm -rf tool/dir; mkdir tool/dir; echo $1 >tool/dir/k`} {
@@ -96,6 +98,7 @@ func (i *intruder) until(state string) string {
 // TestEscapeByMountsOfTheHost mounts on the host after the start, and looks for what
 // was mounted before.
 func TestEscapeByMountsOfTheHost(t *testing.T) {
+	t.Parallel()
 	testbox.Need(t, "root")
 	b := served(t)
 	b.plant(t, map[string]string{"app/late/": "", "early/": "", "app/conf/key": secret})
@@ -124,6 +127,7 @@ func TestEscapeByMountsOfTheHost(t *testing.T) {
 // TestEscapeByFurtherNames makes further names of hidden files on the host before the
 // start: it is refused, and both names are told.
 func TestEscapeByFurtherNames(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	b.plant(t, map[string]string{"app/.env": secret, "app/sub/": "", ".ssh/id": secret, "Downloads/": ""})
 	b.owner(t, "ln app/.env app/sub/readme.txt; ln .ssh/id Downloads/id")
@@ -142,6 +146,7 @@ func TestEscapeByFurtherNames(t *testing.T) {
 // TestEscapeByMovedParents moves the directory of a hidden file in one session and looks
 // for it in the next.
 func TestEscapeByMovedParents(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	b.plant(t, map[string]string{"app/conf/c": secret, ".config/gh/hosts.yml": secret, "work/deep/er/key": secret})
 	flags := []string{"--mask", "conf/c", "--mask", "~/work/deep/er/key"}

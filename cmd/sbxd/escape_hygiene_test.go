@@ -125,6 +125,7 @@ func tryWithKey(_ results, args []string) error {
 // of a careless parent of the daemon, its keys, environment, arguments and privileges; in
 // every way in which a command can be started.
 func TestEscapeByWhatIsInherited(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	b.plant(t, map[string]string{".ssh/id": secret})
 	dir, err := weapon()

@@ -14,6 +14,7 @@ import (
 // covered itself, nothing of the host is made or hidden where it leads, and what it leads
 // to in the project is no way around.
 func TestEscapeByLinksAtMasks(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	w := filepath.Join(b.dir, "w")
 	b.plant(t, map[string]string{w + "/vault/bashrc": "vault", ".bashrc": "mine", "app/real": secret, "app/dir/f": secret, "app/conf.d/f": "f"})
@@ -44,6 +45,7 @@ func TestEscapeByLinksAtMasks(t *testing.T) {
 // TestEscapeByACarveOutThatBecomesALink puts a link in the place of a carve-out: between
 // two sessions, where the second is refused, and over and over while sessions start.
 func TestEscapeByACarveOutThatBecomesALink(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	b.plant(t, map[string]string{".ssh/id": secret, "share/in/x": "x", "other/id": secret})
 	config := filepath.Join(b.dir, "config.toml")
@@ -100,6 +102,7 @@ func TestEscapeByACarveOutThatBecomesALink(t *testing.T) {
 // TestEscapeByGhosts masks what is not there, uses the session, and looks for traces on
 // the host, in the changeset and in what git would take.
 func TestEscapeByGhosts(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	b.owner(t, "cd app; git init -q; echo TRACKED=1 >.env; echo x >f; git add -A; git commit -qm one")
 	flags := []string{"--mask", ".env"}

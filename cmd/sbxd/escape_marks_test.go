@@ -29,6 +29,7 @@ func tryMarks(r results, args []string) error {
 // TestEscapeByOverlayMarks forges what overlayfs keeps in attributes and device nodes:
 // nothing disappears, nothing else appears, and nothing is landed as deleted.
 func TestEscapeByOverlayMarks(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	b.plant(t, map[string]string{"app/d/main.go": "package main\n", "app/conf/secret": secret, "app/.keys/id": secret})
 	i := b.intrude(t, "--mask", "conf/secret", "--mask", ".keys")

@@ -138,6 +138,7 @@ func (i *intruder) holds(paths ...string) {
 
 // TestEscapeByMaskedPaths attacks what is masked in each way of naming it.
 func TestEscapeByMaskedPaths(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	b.plant(t, map[string]string{
 		".ssh/id": secret, ".netrc": secret, "k1/f": secret, "k2": secret, "a/b/c/f": secret, "app/.env": secret, "app/sub/key": secret,

@@ -129,6 +129,7 @@ func byHandle(path string) error {
 // layers, then with each of the three alone. Without any of them it has to succeed, or
 // it would prove nothing.
 func TestEscapeByNamespaces(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	b.plant(t, map[string]string{"app/.env": secret, "app/hooks/post": secret, "app/main.go": "package main\n"})
 	before := b.owner(t, "cd app && find . -printf '%i %m %p\n' | sort && cat .env")

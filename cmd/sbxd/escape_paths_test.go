@@ -35,6 +35,7 @@ func (b *box) works(t *testing.T, project, real string) {
 // TestEscapeByOddPaths works in directories whose names mean something to somebody:
 // bubblewrap, overlayfs, mount tables, shells.
 func TestEscapeByOddPaths(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	b.plant(t, map[string]string{".ssh/id": secret})
 	for _, name := range []string{"a,b=c,upperdir=x:co:lon", "back\\slash sp ace\nline", "--bind #hash", "'q\"uo`te$HOME\t*?[]{}", "(deleted) é\u202e"} {
@@ -54,6 +55,7 @@ func TestEscapeByOddPaths(t *testing.T) {
 // TestEscapeByLongPaths works in a directory at the end of a very long path, and is
 // refused one that is too long.
 func TestEscapeByLongPaths(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	b.plant(t, map[string]string{".ssh/id": secret})
 	const limit = 4000
@@ -69,6 +71,7 @@ func TestEscapeByLongPaths(t *testing.T) {
 
 // TestEscapeByPlaces puts HOME, project and state root in, above and behind each other.
 func TestEscapeByPlaces(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	w := filepath.Join(b.dir, "w")
 	b.plant(t, map[string]string{".ssh/id": secret, "marker": "marker", "gone": "", "app/marker": "marker", "app/gone": "", w + "/p/marker": "marker", w + "/p/gone": ""})
@@ -120,6 +123,7 @@ func TestEscapeByPlaces(t *testing.T) {
 
 // TestEscapeByTheStateRoot names state roots that others can reach.
 func TestEscapeByTheStateRoot(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	serve := func(state string) (string, int) {
 		cmd := exec.Command("timeout", append([]string{"10", b.cmd().Path, "serve", "--state", state, "--socket", b.dir + "/run/other.sock"}, b.runAs...)...)

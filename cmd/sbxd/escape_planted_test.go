@@ -11,6 +11,7 @@ import (
 // the places that a later one hides: the resumed session holds them all the same, and a
 // landing takes nothing of it to the host.
 func TestEscapeByWhatWasPlanted(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	b.plant(t, map[string]string{
 		"app/conf/secret": secret, "app/d2/key": secret, "app/keys/k": secret, "app/sub/f": secret, "app/gone/f": secret, "work/key": secret,

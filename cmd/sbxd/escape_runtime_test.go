@@ -62,6 +62,7 @@ func tryWithRun(_ results, args []string) error {
 // TestEscapeByTheRuntimeDirectory shows a program and a project below /run/user/<uid> to
 // a session: it gets these, and nothing beside or above them.
 func TestEscapeByTheRuntimeDirectory(t *testing.T) {
+	t.Parallel()
 	testbox.Need(t, "root")
 	b := served(t)
 	dir, err := weapon()

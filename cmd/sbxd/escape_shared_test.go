@@ -14,6 +14,7 @@ import (
 // once, as its command line would with SQLite in WAL mode: one copy, whose locks work, no
 // row lost; and a login made inside is there for later sessions.
 func TestSharedDatabase(t *testing.T) {
+	t.Parallel()
 	testbox.Need(t, "sqlite3")
 	b := served(t)
 	b.plant(t, map[string]string{".codex/auth.json": secret, ".codex/state.db": "the host's"})

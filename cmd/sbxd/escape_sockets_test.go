@@ -66,6 +66,7 @@ func listen(t *testing.T, network, addr string) string {
 // TestEscapeBySockets listens on the host wherever a program of the user's would, and
 // connects from inside.
 func TestEscapeBySockets(t *testing.T) {
+	t.Parallel()
 	b := served(t)
 	w := filepath.Join(b.dir, "w")
 	b.plant(t, map[string]string{"app/.git/": "", ".docker/": "", ".colima/": "", "run/": "", w + "/agent/": "", w + "/in/": "", ".gnupg/": ""})

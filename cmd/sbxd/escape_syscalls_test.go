@@ -71,6 +71,7 @@ func tryInt80(r results, _ []string) error {
 
 // TestEscapeBySystemCalls makes, in a real session, the calls that its filter is for.
 func TestEscapeBySystemCalls(t *testing.T) {
+	t.Parallel()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("needs amd64: the numbers are of that architecture")
 	}

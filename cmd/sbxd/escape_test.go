@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"github.com/sbxd/sbxd/internal/testbox"
@@ -31,6 +32,7 @@ const secret = "xyzzy-SECRET-plugh"
 type trick func(r results, args []string) error
 
 var tricks = map[string]trick{
+	"bomb":       tryBomb,
 	"connect":    tryConnect,
 	"detach":     tryDetach,
 	"detached":   tryDetached,
@@ -39,8 +41,10 @@ var tricks = map[string]trick{
 	"int80":      tryInt80,
 	"marks":      tryMarks,
 	"masks":      tryMasks,
+	"names":      tryNames,
 	"namespaces": tryNamespaces,
 	"report":     tryReport,
+	"socket":     trySocketFile,
 	"syscalls":   trySyscalls,
 	"with-key":   tryWithKey,
 	"with-run":   tryWithRun,
@@ -177,6 +181,20 @@ func runTrick(t *testing.T, cmd *exec.Cmd) results {
 		t.Fatalf("%q: %v\n%s%s", cmd.Args, err, out, &stderr)
 	}
 	return r
+}
+
+// onTerminal runs a command with a terminal and returns all that is seen on it.
+func onTerminal(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	ptmx, err := pty.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ptmx.Close()
+	var out strings.Builder
+	_, _ = io.Copy(&out, ptmx) // ends with EIO
+	_ = cmd.Wait()
+	return out.String()
 }
 
 // expect compares results; a wanted value may name several, separated by |.
