@@ -27,9 +27,9 @@ var streamed = new(struct{ _ int })
 // maxBody bounds a request: an environment at its limit, escaped, fits well.
 const maxBody = 16 << 20
 
-func (d *Daemon) handler() http.Handler {
-	mux := http.NewServeMux()
-	for pattern, e := range map[string]endpoint{
+// endpoints are what docs/http.md lists, without the version.
+func (d *Daemon) endpoints() map[string]endpoint {
+	return map[string]endpoint{
 		"POST /sessions":               d.postSession,
 		"GET /sessions":                d.getSessions,
 		"GET /sessions/{id}":           d.getSession,
@@ -49,13 +49,14 @@ func (d *Daemon) handler() http.Handler {
 		"POST /trust":                  d.postTrust,
 		"GET /version":                 d.getVersion,
 		"GET /events":                  d.getEvents,
-		"/":                            noEndpoint,
-	} {
-		method, path, ok := strings.Cut(pattern, " ")
-		if !ok {
-			method, path = "", pattern
-		}
-		mux.Handle(strings.TrimSpace(method+" /"+api.Version+path), d.wrap(e))
+	}
+}
+
+func (d *Daemon) handler() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, e := range d.endpoints() {
+		method, path, _ := strings.Cut(pattern, " ")
+		mux.Handle(method+" /"+api.Version+path, d.wrap(e))
 	}
 	mux.Handle("/", d.wrap(noEndpoint))
 	return mux

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -33,6 +34,24 @@ func (b *box) post(method, path, body string) (int, string) {
 	var code int
 	must(b.t, json.Unmarshal([]byte(text[i+1:]), &code))
 	return code, text[:i]
+}
+
+func TestEndpointsAreDocumented(t *testing.T) {
+	b, err := os.ReadFile("../../docs/http.md")
+	must(t, err)
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z]+) /v1(/[^`]*)`").FindAllStringSubmatch(string(b), -1) {
+		documented[row[1]+" "+row[2]] = true
+	}
+	for pattern := range new(Daemon).endpoints() {
+		if !documented[pattern] {
+			t.Errorf("docs/http.md has no row of %s", pattern)
+		}
+		delete(documented, pattern)
+	}
+	for pattern := range documented {
+		t.Errorf("docs/http.md has a row of %s, which is not there", pattern)
+	}
 }
 
 func TestExecWithCurl(t *testing.T) {
