@@ -5,6 +5,7 @@
 # the demo fail. As root the session runs as an ordinary uid.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+echo "building sbxd"
 make -s build
 .ci/setup
 
@@ -83,8 +84,8 @@ for _ in $(seq 100); do
 done
 export HOME=$home
 
-say "sbxd start --project $app --env PATH"
-S=$("$sbxd" start --project "$app" --env PATH)
+say "sbxd start --project $app"
+S=$("$sbxd" start --project "$app")
 echo "$S"
 "$sbxd" status "$S"
 
