@@ -87,7 +87,7 @@ func TestChanges(t *testing.T) {
 			name: "copied up only, asked for", upper: []string{"f f 1", "d d"}, opt: overlay.Options{KeepSame: true},
 			want: []string{"same d", "same f"},
 		},
-		{name: "mode only", upper: []string{"f f 1", "0 f"}, want: []string{"mode f"}},
+		{name: "mode only", upper: []string{"f f 1", "m f"}, want: []string{"mode f"}},
 		{name: "attribute changed", upper: []string{"f x 1", "x x user.k=w"}, want: []string{"attr x"}},
 		{name: "attribute removed", upper: []string{"f x 1"}, want: []string{"attr x"}},
 		{name: "attribute same", upper: []string{"f x 1", "x x user.k=v"}},

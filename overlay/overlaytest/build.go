@@ -15,7 +15,7 @@ import (
 
 // Build adds to dir what lines of the form "kind path [text]" say: f file, d
 // directory, l link, p FIFO, w whiteout, h hard link, x attribute (name=value of
-// an existing path), 0 mode 000. A layer can be made so without a mount.
+// an existing path), m mode 0600. A layer can be made so without a mount.
 func Build(dir string, lines ...string) error {
 	for _, line := range lines {
 		if err := buildOne(dir, line); err != nil {
@@ -50,8 +50,8 @@ func buildOne(dir, line string) error {
 		return unix.Lsetxattr(full, name, []byte(value), 0)
 	case "h":
 		return os.Link(dir+"/"+text, full)
-	case "0":
-		return os.Chmod(full, 0)
+	case "m":
+		return os.Chmod(full, 0o600)
 	}
 	return errors.ErrUnsupported
 }
