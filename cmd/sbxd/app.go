@@ -80,6 +80,14 @@ func newRoot(a *app, args ...string) *cobra.Command {
 		}
 		root.AddCommand(c.make(a))
 	}
+	if len(args) > 0 && args[0] == "completion" {
+		root.InitDefaultCompletionCmd(args...)
+		for _, c := range root.Commands() {
+			if c.Name() == "completion" {
+				group(c)
+			}
+		}
+	}
 	var all []int
 	for _, row := range codes {
 		all = append(all, row.code)

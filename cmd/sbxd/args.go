@@ -20,6 +20,18 @@ func noArgs(c *cobra.Command, args []string) error {
 	return nil
 }
 
+// group makes c a name for its subcommands: alone it tells what they are.
+func group(c *cobra.Command) *cobra.Command {
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef("there is no command %q below %s; see %[2]s --help", args[0], c.CommandPath())
+		}
+		return nil
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
+}
+
 // oneArg wants exactly one argument, which name says.
 func oneArg(name string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {

@@ -15,12 +15,7 @@ import (
 )
 
 func newConfig(a *app) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "config",
-		Short: "Check and explain the configuration",
-		Args:  noArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := group(&cobra.Command{Use: "config", Short: "Check and explain the configuration"})
 	c.AddCommand(newConfigCheck(a), newConfigShow(a),
 		printCommand(a, "example", "Print a file with every key, its default and what it means", config.Example),
 		printCommand(a, "schema", "Print the JSON schema of a configuration file", config.Schema))

@@ -15,12 +15,7 @@ import (
 )
 
 func newPolicy(a *app) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "policy",
-		Short: "Explain what sessions may see",
-		Args:  noArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := group(&cobra.Command{Use: "policy", Short: "Explain what sessions may see"})
 	c.AddCommand(newPolicyExplain(a))
 	return help(c)
 }
