@@ -97,6 +97,12 @@ func (d *Daemon) open(ctx context.Context, c caller, rec session.Record, req api
 	}
 	if err := shim.Write(m, nil); err != nil {
 		shim.Close()
+		if errors.Is(err, wire.ErrTooLarge) {
+			return nil, &api.Error{
+				Code: api.ExitUsage, Message: fmt.Sprintf("the command and its environment are larger than %d bytes", wire.MaxHeader),
+				Hint: "pass what is long by standard input or a file",
+			}
+		}
 		return nil, fmt.Errorf("session %s: asking its shim: %w", rec.ID, err)
 	}
 	s := &stream{shim: shim, client: cl}

@@ -91,6 +91,7 @@ func TestExecWithCurl(t *testing.T) {
 		"cut":              {"/exec", `{"argv":`, 400, "body"},
 		"unknown attach":   {"/exec", `{"attach":"77"}`, 500, "no such command"},
 		"attach with argv": {"/exec", `{"attach":"1","argv":["x"]}`, 400, "attach"},
+		"huge argv":        {"/exec", `{"argv":["echo","` + strings.Repeat("x", 3<<20) + `"]}`, 400, "larger than"},
 		"no endpoint":      {"/fly", `{}`, 404, "/v1"},
 	} {
 		code, text := b.post("POST", "/v1/sessions/"+s.ID+c.path, c.body)
