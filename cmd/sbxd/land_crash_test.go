@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -126,6 +127,10 @@ func (b *box) killLanding(t *testing.T, id string, wait time.Duration, daemon bo
 	if daemon {
 		b.killDaemon(t)
 		b.again(t)
+		// The worker, which nobody killed, lands to the end.
+		eventually(t, "the landing is through", func() bool {
+			return !slices.ContainsFunc(b.all(t), func(p process) bool { return p.line == "sbxd worker" })
+		})
 		return "daemon"
 	}
 	kids, err := proc.Children(b.daemon.Process.Pid)
