@@ -231,6 +231,13 @@ func (d *Daemon) deleteSession(_ http.ResponseWriter, r *http.Request, c caller)
 // remove stops a session and removes it. What it has not landed goes only when that was
 // said. The caller holds its lock.
 func (d *Daemon) remove(ctx context.Context, c caller, rec session.Record, discard bool) error {
+	old, err := d.store.Retired()
+	if err != nil {
+		return err
+	}
+	if slices.Contains(old, rec.ID) { // decided before, and it did not come to its end
+		return d.gone(ctx, rec)
+	}
 	runs := rec.State.Live() || rec.State == session.Broken
 	if !discard {
 		if err := d.nothingUnlanded(ctx, rec); err != nil {
@@ -248,6 +255,10 @@ func (d *Daemon) remove(ctx context.Context, c caller, rec session.Record, disca
 		}
 	}
 	d.record(rec, c, "remove", fmt.Sprintf("discard=%v", discard), nil)
+	return d.gone(ctx, rec)
+}
+
+func (d *Daemon) gone(ctx context.Context, rec session.Record) error {
 	if err := d.erase(ctx, rec); err != nil {
 		return err
 	}
