@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -23,11 +24,12 @@ func TestSharedDatabase(t *testing.T) {
 		t.Errorf("the login that the owner had is %q in the agent's own directory", out)
 	}
 	one.sh(`cd ~/.codex && rm -f state.db && sqlite3 state.db 'PRAGMA journal_mode=WAL; CREATE TABLE rows(who TEXT, n INTEGER)'`)
-	found, err := exec.Command("find", filepath.Join(b.dir, "state"), "-name", "state.db", "-path", "*/agents/*").Output()
-	db := strings.TrimSpace(string(found))
-	if err != nil || strings.Contains(db, "\n") || db == "" {
-		t.Fatalf("the database is at %q, %v", db, err)
+	found, err := filepath.Glob(filepath.Join(b.dir, "state", "*", "agents/codex/.codex/state.db")) // root's
+	users, err2 := filepath.Glob(filepath.Join(b.dir, "state", "agents/codex/.codex/state.db"))
+	if found = append(found, users...); len(found) != 1 {
+		t.Fatalf("the database is at %q, %v", found, errors.Join(err, err2))
 	}
+	db := found[0]
 
 	const rows = 40
 	insert := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do sqlite3 -cmd '.timeout 60000' "$1" "INSERT INTO rows VALUES('$2', $i)" || exit 1; i=$((i+1)); done`, rows)
