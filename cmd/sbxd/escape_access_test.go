@@ -157,8 +157,15 @@ func TestEscapeToAnotherUser(t *testing.T) {
 		}
 		for _, ref := range []string{theirs, "theirs"} {
 			for _, args := range [][]string{
-				{"status", ref}, {"exec", ref, "--", "true"}, {"diff", ref}, {"land", "--yes", ref}, {"stop", ref}, {"resume", ref}, {"rm", "--discard", ref},
-				{"policy", "explain", "/etc", ref}, {"start", "--project", b.project, "--parent", ref},
+				{"status", ref},
+				{"exec", ref, "--", "true"},
+				{"diff", ref},
+				{"land", "--yes", ref},
+				{"stop", ref},
+				{"resume", ref},
+				{"rm", "--discard", ref},
+				{"policy", "explain", "/etc", ref},
+				{"start", "--project", b.project, "--parent", ref},
 			} {
 				if got, out := code(t, as(b.cmd(args...), b.uid, false)); got != 10 {
 					t.Errorf("sbxd %q ended with %d, want 10: %s", args, got, out)

@@ -185,11 +185,32 @@ func TestEscapeByMaskedPaths(t *testing.T) {
 	})
 	t.Run("what would uncover is refused", func(t *testing.T) {
 		for _, args := range [][]string{
-			{"--carve", "~/.ssh"}, {"--carve", "~"}, {"--carve", b.project}, {"--carve", ".git/hooks"}, {"--carve", "~/.bashrc"}, {"--carve", "~/.config"},
-			{"--ro", "~"}, {"--ro", b.dir}, {"--ro", "/"}, {"--ro", "~/.ssh"}, {"--ro", "~/.ssh/id"}, {"--ro", b.project}, {"--ro", "/proc"}, {"--ro", "/tmp"},
-			{"--ro", filepath.Join(b.dir, "state")}, {"--carve", filepath.Join(b.dir, "state")}, {"--carve", filepath.Join(b.dir, "run")},
-			{"--mask", "~/k1", "--carve", "~/k1"}, {"--carve", "~/tool", "--final-mask", "~/tool/missing"}, {"--carve", "/etc"}, {"--carve", "/usr/local"},
-			{"--mask", "~/x/../k1"}, {"--mask", "~root/x"}, {"--mask", "$HOME/k1"}, {"--mask", ""}, {"--mask", "//k1"},
+			{"--carve", "~/.ssh"},
+			{"--carve", "~"},
+			{"--carve", b.project},
+			{"--carve", ".git/hooks"},
+			{"--carve", "~/.bashrc"},
+			{"--carve", "~/.config"},
+			{"--ro", "~"},
+			{"--ro", b.dir},
+			{"--ro", "/"},
+			{"--ro", "~/.ssh"},
+			{"--ro", "~/.ssh/id"},
+			{"--ro", b.project},
+			{"--ro", "/proc"},
+			{"--ro", "/tmp"},
+			{"--ro", filepath.Join(b.dir, "state")},
+			{"--carve", filepath.Join(b.dir, "state")},
+			{"--carve", filepath.Join(b.dir, "run")},
+			{"--mask", "~/k1", "--carve", "~/k1"},
+			{"--carve", "~/tool", "--final-mask", "~/tool/missing"},
+			{"--carve", "/etc"},
+			{"--carve", "/usr/local"},
+			{"--mask", "~/x/../k1"},
+			{"--mask", "~root/x"},
+			{"--mask", "$HOME/k1"},
+			{"--mask", ""},
+			{"--mask", "//k1"},
 		} {
 			out, code := b.sbxd(append([]string{"start", "--project", b.project}, args...)...)
 			if code != 2 && code != 7 {
