@@ -79,6 +79,7 @@ func (d *Daemon) captureNow(ctx context.Context, rec session.Record, since safef
 // host changed meanwhile. A recording that failed, or that an earlier daemon did not
 // finish, is tried again.
 func (d *Daemon) based(ctx context.Context, rec session.Record) error {
+	var last error
 	for range 2 {
 		d.captureSoon(rec, stamp(rec.Created))
 		d.captures.mu.Lock()
@@ -95,12 +96,12 @@ func (d *Daemon) based(ctx context.Context, rec session.Record) error {
 		if c.err == nil {
 			return nil
 		}
-		if d.forgetCapture(rec.ID, c) {
-			continue
+		last = c.err
+		if !d.forgetCapture(rec.ID, c) {
+			return c.err
 		}
-		return c.err
 	}
-	return refused("sbxd status "+string(rec.ID)+" tells more", "the project of session %s could not be recorded as it was at the start", rec.ID)
+	return refused("", "the project of session %s could not be recorded as it was at the start: %v", rec.ID, last)
 }
 
 // forgetCapture takes a failed recording off the books, so that it is tried again.
