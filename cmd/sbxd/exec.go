@@ -110,7 +110,7 @@ func execute(ctx context.Context, a *app, client *api.Client, id string, command
 		return ours(err)
 	}
 	if exit.Lost > 0 {
-		_, _ = fmt.Fprintf(a.err, "sbxd: %d bytes of output came faster than they could be kept\n", exit.Lost)
+		_, _ = fmt.Fprintf(a.err, "sbxd: %d bytes of output are lost: they came faster than the log could keep them, or its disk is full\n", exit.Lost)
 	}
 	if o.detach {
 		_, err := fmt.Fprintln(a.out, exit.Exec)

@@ -83,7 +83,7 @@ func (a *app) daemonOptions(cfg config.Config) daemon.Options {
 func (a *app) policy(_ context.Context, r session.Record) (session.Policy, error) {
 	cfg, err := a.load()
 	if err != nil {
-		return session.Policy{}, usage{err}
+		return session.Policy{}, &api.Error{Code: api.ExitUsage, Message: err.Error(), Hint: "mend it; sbxd config check names every fault"}
 	}
 	if r.Network == "open" && !cfg.Network.AllowOpen {
 		return session.Policy{}, &api.Error{
