@@ -43,7 +43,7 @@ type SweepRequest struct {
 
 // SweepItem is one thing that a sweep found.
 type SweepItem struct {
-	Kind   string `json:"kind"` // mount, process, directory, socket, record
+	Kind   string `json:"kind"` // mount, process, directory, socket, record, fault
 	What   string `json:"what"`
 	Action string `json:"action"` // remove, archive, keep
 	Reason string `json:"reason"`
