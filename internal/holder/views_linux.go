@@ -88,11 +88,11 @@ func (b *builder) applyStep(i int, s masks.Step) error {
 		}
 		return err
 	case masks.BindRO:
-		return b.bindUnlessReplaced(i, s, roFlags)
+		return b.unlessReplaced(s, b.bind(i, s, roFlags))
 	case masks.BindRW:
-		return b.bindUnlessReplaced(i, s, rwFlags)
+		return b.unlessReplaced(s, b.bind(i, s, rwFlags))
 	case masks.ViewRO:
-		return b.viewRO(i, s)
+		return b.unlessReplaced(s, b.viewRO(i, s))
 	case masks.Pin:
 		err := b.pin(s.Path)
 		if s.Kind == masks.KindFile && replaced(err) {
@@ -224,7 +224,7 @@ func (b *builder) viewRO(i int, s masks.Step) error {
 	if err := setAttr(view, roFlags, false); err != nil {
 		return err
 	}
-	if err := b.mkdirAll(s.Path); err != nil {
+	if err := b.mountPoint(s.Path, true); err != nil {
 		return err
 	}
 	return b.put(view, s.Path)
@@ -239,11 +239,10 @@ func (b *builder) inView(path string) bool {
 	return false
 }
 
-// bindUnlessReplaced is bind, but for a path that the session itself turned into
-// something else in an earlier run: it then keeps what it made, and the host's object is
-// not shown.
-func (b *builder) bindUnlessReplaced(i int, s masks.Step, attr uint64) error {
-	err := b.bind(i, s, attr)
+// unlessReplaced takes the error away that comes of a path which the session itself
+// turned into something else in an earlier run: it then keeps what it made, and the
+// host's object is not shown.
+func (b *builder) unlessReplaced(s masks.Step, err error) error {
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
 		b.warn("%s (%s) is not shown: the session replaced it, or a directory above it", s.Path, s.Rule.From)
 		return nil
@@ -261,16 +260,28 @@ func (b *builder) bind(i int, s masks.Step, attr uint64) error {
 	if err != nil {
 		return err
 	}
-	if at, err := b.at(s.Path); err == nil {
-		_ = at.Close()
-	} else if dir {
-		if err := b.mkdirAll(s.Path); err != nil {
-			return err
-		}
-	} else if err := b.makeFile(s.Path); err != nil {
+	if err := b.mountPoint(s.Path, dir); err != nil {
 		return err
 	}
 	return b.put(src, s.Path)
+}
+
+// mountPoint makes a directory or file at path, unless one is there. ENOTDIR: something
+// of another type is, which the session itself made.
+func (b *builder) mountPoint(path string, dir bool) error {
+	at, err := b.at(path)
+	if err != nil && dir {
+		return b.mkdirAll(path)
+	}
+	if err != nil {
+		return b.makeFile(path)
+	}
+	defer at.Close()
+	have, err := isDir(at)
+	if err == nil && have != dir {
+		err = &os.PathError{Op: "mount on", Path: path, Err: unix.ENOTDIR}
+	}
+	return err
 }
 
 func isDir(f *os.File) (bool, error) {
