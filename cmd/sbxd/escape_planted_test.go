@@ -47,3 +47,42 @@ func TestEscapeByWhatWasPlanted(t *testing.T) {
 		t.Errorf("the host has\n%s", out)
 	}
 }
+
+// TestEscapeByWhatWasPlantedAtInputs prepares the places where later sessions get inputs:
+// in its own view, and in the agent's own directory, which lasts. They start all the
+// same, and nothing is mounted or written where a link leads.
+func TestEscapeByWhatWasPlantedAtInputs(t *testing.T) {
+	t.Parallel()
+	b := served(t)
+	b.plant(t, map[string]string{"share/in/x": "x", "data/x": "x", "file": "f", "victim/v": "v", ".bashrc": "rc", ".codex/auth.json": secret})
+	i := b.intrude(t)
+	i.sh("rm -r ~/share ~/data ~/file; ln -s /tmp ~/share; echo x >~/data; ln -s victim/v ~/file")
+	b.run(t, 0, "stop", i.id)
+	for _, rule := range []string{"read_only", "carves"} {
+		for _, path := range []string{"~/share/in", "~/data", "~/file"} {
+			if err := os.WriteFile(filepath.Join(b.dir, "config.toml"), []byte(rule+" = [\""+path+"\"]\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if out, code := b.sbxd("resume", i.id); code != 0 {
+				t.Errorf("%s %s: resume ended with %d: %s", rule, path, code, out)
+			}
+			i.sh("true")
+			b.run(t, 0, "stop", i.id)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, "config.toml"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	j := b.intrude(t, "--agent", "codex")
+	j.sh(`cd ~/.codex; rm auth.json; ln -s "$HOME/.bashrc" auth.json; ln -s "$HOME/victim" prompts; mkdir AGENTS.md; ln -s "$HOME/victim/new" config.toml`)
+	b.plant(t, map[string]string{".codex/prompts/p": "p", ".codex/AGENTS.md": "md", ".codex/config.toml": "c"})
+	for range 2 {
+		k := b.intrude(t, "--agent", "codex")
+		k.hunt()
+		k.sh("echo mine >~/.codex/prompts/mine; echo mine >~/.codex/auth.json; true")
+	}
+	if out := b.owner(t, "cat .bashrc; ls -A victim"); out != "rcv" {
+		t.Errorf("on the host: %s", out)
+	}
+}

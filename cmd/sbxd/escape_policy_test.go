@@ -79,6 +79,11 @@ func TestEscapeByAnOlderPolicy(t *testing.T) {
 			t.Errorf("with a broken policy, %s: %q", name, out)
 		}
 	}
+	// And none of it can hand out privileges.
+	for _, line := range []string{`cap_add = ["ALL"]`, `privileged = true`, "uid = 0"} {
+		policy(line + "\n")
+		b.refused(t, 2, strings.Fields(line)[0], "start", "--project", b.project)
+	}
 	// A daemon that comes later asks the same.
 	policy(`masks = ["~/app/f", "~/notes"]` + "\n")
 	if err := b.end(os.Kill); err != nil {
