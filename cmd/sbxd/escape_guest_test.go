@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/testbox"
 )
 
 // tryGuest attacks process 1, which has the same uid.
@@ -62,6 +64,7 @@ func tryGuest(r results, _ []string) error {
 // TestEscapeByTheGuest attacks process 1, and plays it.
 func TestEscapeByTheGuest(t *testing.T) {
 	t.Parallel()
+	needLayers(t)
 	b := served(t)
 	i := b.intrude(t)
 
@@ -80,6 +83,15 @@ func TestEscapeByTheGuest(t *testing.T) {
 			t.Errorf("only %d attempts were made", len(want))
 		}
 		expect(t, got, want)
+		i.sh("true")
+	})
+
+	t.Run("it can be starved, and the session ends and begins all the same", func(t *testing.T) {
+		testbox.Need(t, "prlimit")
+		i.sh("prlimit --pid 1 --nofile=0 --nproc=0 --fsize=0 --as=1")
+		i.refuses("true")
+		b.run(t, 0, "stop", i.id)
+		b.run(t, 0, "resume", i.id)
 		i.sh("true")
 	})
 

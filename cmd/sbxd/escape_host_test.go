@@ -109,7 +109,19 @@ func TestEscapeByMountsOfTheHost(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	}
+	// One that is there at the start is shown, and a socket in it leads nowhere.
+	there := b.home + "/there"
+	b.plant(t, map[string]string{there + "/": ""})
+	mount(there)
+	if err := os.WriteFile(there+"/f", []byte("there"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	socket := listen(t, "unix", there+"/sock")
 	i := b.intrude(t, "--mask", "conf")
+	if out := i.sh("cat ~/there/f; test -S ~/there/sock"); out != "there" {
+		t.Errorf("the mount below HOME holds %s", out)
+	}
+	expect(t, i.try("connect", socket), map[string]string{socket: "ECONNREFUSED|ENOENT|EACCES"})
 	mount(b.project + "/late")
 	i.hunt()
 	if out := i.sh("grep -c 'master:\\|shared:' /proc/self/mountinfo /proc/1/mountinfo || true"); out != "/proc/self/mountinfo:0\n/proc/1/mountinfo:0" {

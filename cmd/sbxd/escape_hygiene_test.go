@@ -126,6 +126,7 @@ func tryWithKey(_ results, args []string) error {
 // every way in which a command can be started.
 func TestEscapeByWhatIsInherited(t *testing.T) {
 	t.Parallel()
+	needLayers(t)
 	b := served(t)
 	b.plant(t, map[string]string{".ssh/id": secret})
 	dir, err := weapon()

@@ -142,7 +142,7 @@ func TestEscapeByMaskedPaths(t *testing.T) {
 	b := served(t)
 	b.plant(t, map[string]string{
 		".ssh/id": secret, ".netrc": secret, "k1/f": secret, "k2": secret, "a/b/c/f": secret, "app/.env": secret, "app/sub/key": secret,
-		"app/keys/one": secret, "tool/token": secret, "tool/deep/keys/k": secret, "tool/open": "open", "real/f": secret, "real/g": "g", "real2/f": secret,
+		"app/keys/one": secret, ".cache/huggingface/token": secret, ".cache/f": "f", "tool/token": secret, "tool/deep/keys/k": secret, "tool/open": "open", "real/f": secret, "real/g": "g", "real2/f": secret,
 		"app/two  words\n#:,\\": secret, "out/deny/allow/deny/f": secret, "out/deny/allow/ok": "ok", "out/deny/f": secret,
 	})
 	b.owner(t, "ln -s real alias; ln -s ../real2 app/alias")
@@ -150,16 +150,17 @@ func TestEscapeByMaskedPaths(t *testing.T) {
 	i := b.intrude(t, "--mask", "~/k1/", "--mask", b.home+"//k2", "--mask", "~/a/./b/c/f", "--mask", ".env", "--mask", "sub/key", "--mask", "keys/",
 		"--mask", "~/alias/f", "--mask", "alias", "--mask", "two  words\n#:,\\", "--mask", "~/gone/file", "--mask", "~/gone/dir/", "--mask", "later",
 		"--mask", "~/out/deny", "--carve", "~/out/deny/allow", "--final-mask", "~/out/deny/allow/deny",
-		"--carve", "~/tool", "--final-mask", "~/tool/token", "--final-mask", "~/tool/deep/keys")
+		"--ro", "~/.cache", "--carve", "~/tool", "--final-mask", "~/tool/token", "--final-mask", "~/tool/deep/keys")
 	h, p := b.home+"/", b.project+"/"
 
 	i.holds(h+".ssh", h+".ssh/id", h+".netrc", h+".aws", h+".aws/credentials", h+".config/gh/hosts.yml", h+"k1", h+"k1/f", h+"k2", h+"a/b/c/f",
 		p+".env", p+"sub/key", p+"keys", p+"keys/one", p+"two  words\n#:,\\", h+"gone/file", h+"gone/dir", h+"gone/dir/x", p+"later")
+	i.holds(h + ".cache/huggingface/token") // an input lies above it
 	i.holds(h+"real/f", h+"alias/f", h+"real2", h+"real2/f", p+"alias", p+"alias/f")
 	i.holds(h+"tool/token", h+"tool/deep/keys", h+"tool/deep/keys/k", h+"out/deny/f", h+"out/deny/allow/deny", h+"out/deny/allow/deny/f")
 
 	t.Run("what lies beside is there", func(t *testing.T) {
-		if out := i.sh("cat ~/real/g ~/tool/open ~/out/deny/allow/ok"); out != "gopenok" {
+		if out := i.sh("cat ~/real/g ~/tool/open ~/out/deny/allow/ok ~/.cache/f"); out != "gopenokf" {
 			t.Errorf("read %q", out)
 		}
 		i.sh("echo x >~/tool/new && rm ~/tool/new")

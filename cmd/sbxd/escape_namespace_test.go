@@ -130,6 +130,7 @@ func byHandle(path string) error {
 // it would prove nothing.
 func TestEscapeByNamespaces(t *testing.T) {
 	t.Parallel()
+	needLayers(t)
 	b := served(t)
 	b.plant(t, map[string]string{"app/.env": secret, "app/hooks/post": secret, "app/main.go": "package main\n"})
 	before := b.owner(t, "cd app && find . -printf '%i %m %p\n' | sort && cat .env")

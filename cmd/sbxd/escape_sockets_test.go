@@ -67,6 +67,7 @@ func listen(t *testing.T, network, addr string) string {
 // connects from inside.
 func TestEscapeBySockets(t *testing.T) {
 	t.Parallel()
+	needLayers(t)
 	b := served(t)
 	w := filepath.Join(b.dir, "w")
 	b.plant(t, map[string]string{"app/.git/": "", ".docker/": "", ".colima/": "", "run/": "", w + "/agent/": "", w + "/in/": "", ".gnupg/": ""})

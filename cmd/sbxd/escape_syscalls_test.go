@@ -72,6 +72,7 @@ func tryInt80(r results, _ []string) error {
 // TestEscapeBySystemCalls makes, in a real session, the calls that its filter is for.
 func TestEscapeBySystemCalls(t *testing.T) {
 	t.Parallel()
+	needLayers(t)
 	if runtime.GOARCH != "amd64" {
 		t.Skip("needs amd64: the numbers are of that architecture")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"github.com/sbxd/sbxd/internal/feature"
 	"github.com/sbxd/sbxd/internal/testbox"
 )
 
@@ -276,6 +277,16 @@ func (b *box) refused(t *testing.T, code int, words string, args ...string) {
 	for _, w := range strings.Fields(words) {
 		if !strings.Contains(string(out), w) {
 			t.Errorf("sbxd %q does not say %q:\n%s", args, w, out)
+		}
+	}
+}
+
+// needLayers skips a test when a layer that it tries is switched off.
+func needLayers(t *testing.T) {
+	t.Helper()
+	for _, layer := range []string{feature.Seccomp, feature.Landlock, feature.UserNSLimit} {
+		if feature.Off(layer) {
+			t.Skipf("needs %s, which is switched off", layer)
 		}
 	}
 }
