@@ -77,36 +77,24 @@ func (b *builder) applyStep(i int, s masks.Step) error {
 	switch s.Op {
 	case masks.Cover, masks.CoverLink:
 		err := b.coverStep(i, s)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		if errors.Is(err, fs.ErrNotExist) {
 			return b.coverMissing(s)
-		case replaced(err):
-			// The session itself put a link or a file above this path in an earlier run;
-			// the host's object is not below it any more.
-			b.warn("%s is not covered: the session replaced a directory above it", s.Path)
-			return nil
 		}
-		return err
+		return b.unlessReplaced(s, err, "covered")
 	case masks.BindRO:
-		return b.unlessReplaced(s, b.bind(i, s, roFlags))
+		return b.unlessReplaced(s, b.bind(i, s, roFlags), "shown")
 	case masks.BindRW:
-		return b.unlessReplaced(s, b.bind(i, s, rwFlags))
+		return b.unlessReplaced(s, b.bind(i, s, rwFlags), "shown")
 	case masks.ViewRO:
-		return b.unlessReplaced(s, b.viewRO(i, s))
+		return b.unlessReplaced(s, b.viewRO(i, s), "shown")
 	case masks.Pin:
 		err := b.pin(s.Path)
-		if s.Kind == masks.KindFile && replaced(err) {
-			return nil // the session removed the link in an earlier run
+		if s.Kind == masks.KindFile {
+			return b.unlessReplaced(s, err, "held in its place")
 		}
 		return err
 	}
 	return fmt.Errorf("unknown operation %v", s.Op)
-}
-
-// replaced reports whether a path has gone because the session itself put a link or a
-// file above it, or removed it.
-func replaced(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR)
 }
 
 // cover hides the object at path, whatever it is (a link: the link itself), behind an
@@ -237,17 +225,6 @@ func (b *builder) inView(path string) bool {
 		}
 	}
 	return false
-}
-
-// unlessReplaced takes the error away that comes of a path which the session itself
-// turned into something else in an earlier run: it then keeps what it made, and the
-// host's object is not shown.
-func (b *builder) unlessReplaced(s masks.Step, err error) error {
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
-		b.warn("%s (%s) is not shown: the session replaced it, or a directory above it", s.Path, s.Rule.From)
-		return nil
-	}
-	return err
 }
 
 // bind mounts the opened source of step i at its path, making a mount point if needed.
