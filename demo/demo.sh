@@ -42,6 +42,8 @@ running=$(processes)
 cleanup() {
 	local rc=$?
 	trap - EXIT
+	trap '' INT TERM HUP PIPE # also when nobody reads any more
+	set +e
 	if [ -n "$daemon" ]; then
 		"$sbxd" list -q 2>/dev/null | while read -r id; do "$sbxd" rm --discard "$id"; done
 		{ kill "$daemon" && wait "$daemon"; } 2>/dev/null || true
@@ -54,7 +56,7 @@ cleanup() {
 	exit $rc
 }
 trap cleanup EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT TERM HUP PIPE
 
 # --- a machine of its own ---------------------------------------------------------
 chmod 0755 "$top"
@@ -75,7 +77,8 @@ tree() { (cd "$app" && find . -path ./.git -prune -o -type f -exec sha256sum {} 
 before=$(tree)
 
 say "a private daemon"
-HOME=$home "$sbxd" serve "${run_as[@]}" >"$top/daemon.log" 2>&1 &
+# Of a group of its own: Ctrl-C is for us, who still need it to clear up.
+HOME=$home setsid "$sbxd" serve "${run_as[@]}" >"$top/daemon.log" 2>&1 &
 daemon=$!
 for _ in $(seq 100); do
 	"$sbxd" list >/dev/null 2>&1 && break
