@@ -74,11 +74,11 @@ func TestCtrlC(t *testing.T) {
 
 func TestResize(t *testing.T) {
 	both(t, func(t *testing.T, b *box) {
-		s := b.tty("bash", "-c", "trap 'stty size' WINCH; stty size; i=0; while [ $i -lt 500 ]; do sleep .02; i=$((i+1)); done")
-		s.until("24 80")
+		s := b.tty("bash", "-c", `trap 'w=1' WINCH; while :; do echo "$(stty size) ${w:-0}"; sleep .02; done`)
+		s.until("24 80 0")
 		b.send(session.Msg{Type: session.MsgResize, ID: s.id, Rows: 50, Cols: 132}, nil)
-		s.until("50 132")
-		s.signal(15)
+		s.until("50 132 1")
+		s.signal(9)
 		s.wait()
 	})
 }
