@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/internal/proc"
@@ -181,6 +182,7 @@ func TestAStrangersNumber(t *testing.T) {
 	must(t, stranger.Start())
 	him, err := proc.Of(stranger.Process.Pid)
 	must(t, err)
+	time.Sleep(25 * time.Millisecond) // more than the tick in which start times are told
 	defer func() {
 		if him.Alive() != proc.Alive {
 			t.Error("the stranger was killed")

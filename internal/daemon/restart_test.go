@@ -168,12 +168,16 @@ func TestAnotherBootStopsASession(t *testing.T) {
 	must(t, unix.Kill(s.Pids["shim"], unix.SIGKILL)) // nobody else may: it is not provably the session's
 }
 
+// aTick is more than the kernel's clock tick, in which start times are told (proc(5)).
+const aTick = 25 * time.Millisecond
+
 // A stranger that has a shim's number is never signalled (process ids are used again).
 func TestStrangerWithTheNumberLives(t *testing.T) {
 	b := newBox(t)
 	b.start()
 	s := b.session()
 	b.kill()
+	time.Sleep(aTick) // a number is not used again within the tick that it was given in
 	stranger := exec.Command("sleep", "1000")
 	must(t, stranger.Start())
 	defer func() { _ = stranger.Process.Kill(); _ = stranger.Wait() }()
