@@ -63,7 +63,6 @@ type Nested struct {
 
 // Spec is everything a holder needs. All paths are canonical.
 type Spec struct {
-	ID     string
 	UID    int
 	Views  []View // HOME first, then the project; outer before inner
 	Nested []Nested

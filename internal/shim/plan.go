@@ -78,7 +78,7 @@ func (s *shim) plan(layers []*os.File) (plan, error) {
 		}
 	}
 	p.spec = holder.Spec{
-		ID: string(r.ID), UID: r.UID,
+		UID:   r.UID,
 		Views: views, Nested: nested, Links: append(linksOf(r), linksTo(m.Links)...), Steps: m.Steps, Placeholders: m.Placeholders,
 		Bwrap:   s.order.Findings,
 		Resolv:  resolv(r.Network),
