@@ -30,6 +30,8 @@ func stageOf(args []string, getenv func(string) string, pid int) func() int {
 		return shim.ProbeMain
 	case "holder":
 		return holder.Main
+	case "mounter":
+		return holder.MounterMain
 	case "guest":
 		return func() int { return guestMain(args[2:]) }
 	case worker.Stage:

@@ -1,9 +1,14 @@
-// Package holder builds what a session sees. Its process is the first one of the
-// session's namespaces: it owns a private mount namespace, puts a complete root
-// together below one small tmpfs, each piece reached by descriptor, and then becomes
-// bubblewrap, which only has to bind that finished tree. So no path of a user or of
-// an agent is ever resolved by anybody but this package, and every mount vanishes
-// with the session's last process.
+// Package holder builds what a session sees, in a private mount namespace, each piece
+// reached by descriptor. So no path of a user or of an agent is ever resolved by anybody
+// but this package, and every mount vanishes with the session's last process.
+//
+// The one idea: only the views, the masks and what else is the session's own are laid
+// when the session comes; everything else is ready before. Two processes share the
+// namespace. The holder puts the Frame together, the part of the root that all sessions
+// of a user have, below one small tmpfs, and becomes bubblewrap, which binds it. The
+// mounter waits for the Spec and lays the rest into the same tree; its mounts reach the
+// sandbox by propagation, one way (mount_namespaces(7), slave mounts), and it ends. Until
+// then nothing runs in the sandbox but a guest without commands.
 //
 // It knows mounts and the order in which they are laid. It must not know why a path
 // is masked (package masks decides), nor anything of the daemon.
@@ -11,77 +16,59 @@ package holder
 
 import (
 	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/sbxd/sbxd/bwrap"
+	"github.com/sbxd/sbxd/internal/fault"
 	"github.com/sbxd/sbxd/internal/feature"
-	"github.com/sbxd/sbxd/masks"
 )
 
 // Descriptors that the shim gives to the holder.
 const (
-	ControlFD = 3 // the spec comes in, an error goes out; closed by execve
+	ControlFD = 3 // an error goes out; closed by execve
 	GuestFD   = 4 // the guest's end of its socket to the shim; passed on
 	StatusFD  = 5 // bubblewrap's --json-status-fd
-	LayerFD   = 6 // further ones, in the order of Spec.Layers
+	MounterFD = 6 // the mounter's end of its socket to the shim
 )
 
-// View is a copy-on-write view of one real directory.
-type View struct {
-	Path string // canonical, on the host and in the session
-	Dev  uint64 // identity that the directory must have
-	Ino  uint64
-	Dir  string // the session's {upper,work} for it
-	// Label is what mount tables show as the view's source.
-	Label string
-	// Pins is a directory of placeholders, the lowest layer; "": none are needed.
-	Pins string
-	// Layer is the number of an inherited descriptor (LayerFD + Layer - 1) that holds a
-	// detached clone of the directory without the mounts below it; 0: none was needed.
-	Layer int
-}
-
-// Link is a symbolic link of the host that is made anew in the session's root, because
-// the user reaches something by it.
-type Link struct {
-	Path   string // its directory is canonical
-	Target string
-}
-
-// Nested is a mount of the host below a view. The view cannot show it by itself.
-type Nested struct {
-	Path string
-	// Hide leaves its mountpoint empty: a file system that may hang (FUSE, network,
-	// automount) or that shows another part of a view.
-	Hide bool
-}
-
-// Spec is everything a holder needs. All paths are canonical.
-type Spec struct {
-	UID    int
-	Views  []View // HOME first, then the project; outer before inner
-	Nested []Nested
-	Links  []Link
-	Steps  []masks.Step // in their order
-	// Placeholders of the read-only views among the steps; those of Views are in their
-	// Pins.
-	Placeholders []masks.Placeholder
+// Frame is a sandbox before it has a session: what bubblewrap is asked for and the part
+// of the root that is the same for all. It travels in the environment, as FrameEnv.
+type Frame struct {
+	UID int
 	// Bwrap is the bubblewrap to become and what it can do.
-	Bwrap bwrap.Findings
-	// Resolv is the content of /etc/resolv.conf inside.
-	Resolv  string
-	Resume  bool  // the views' upper layers hold earlier work
+	Bwrap   bwrap.Findings
 	OpenNet bool  // the host's network namespace is shared
 	TmpSize int64 // bytes, of /tmp and of /var/tmp each
 	ShmSize int64 // bytes, of /dev/shm
 }
 
-// Failure is what the holder says before it ends without having become bubblewrap.
+// FrameEnv is the variable that brings the Frame.
+const FrameEnv = "SBXD_FRAME"
+
+// Environ returns f as a line of an environment.
+func (f Frame) Environ() string {
+	b, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // it holds strings, numbers and truths only
+	}
+	return FrameEnv + "=" + string(b)
+}
+
+// FrameOf returns the Frame of this process's environment.
+func FrameOf() (f Frame, err error) {
+	if err = json.Unmarshal([]byte(os.Getenv(FrameEnv)), &f); err != nil {
+		err = fmt.Errorf("read %s: %w", FrameEnv, err)
+	}
+	return f, err
+}
+
+// Failure is what holder or mounter says of a step that failed.
 type Failure struct {
 	Step    string
 	Message string
@@ -89,73 +76,115 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Message }
 
-// Ready is what the holder says before execve, or instead of it.
-type Ready struct {
+// Answer is what the mounter says at its end, and the holder when it has not become
+// bubblewrap.
+type Answer struct {
 	Failure  *Failure
 	Warnings []string
 }
 
-// Main is the process: it never returns except by exit of the caller with its code.
+// Main is the holder: it never returns except by exit of the caller with its code.
 // The process was cloned into new user, mount and (unless the network is open) network
 // namespaces with every capability ambient.
 func Main() int {
 	runtime.LockOSThread()
 	debug.SetGCPercent(-1) // it lives for milliseconds
 	control := os.NewFile(ControlFD, "control")
-	answer := gob.NewEncoder(control)
-	err := run(control, answer)
-	f := Failure{Message: err.Error()}
-	var s *stepError
-	if errors.As(err, &s) {
-		f.Step = s.step
-	}
-	_ = answer.Encode(Ready{Failure: &f})
+	_ = gob.NewEncoder(control).Encode(Answer{Failure: failure(run())})
 	return 1
 }
 
 // run returns only with an error: otherwise the process has become bubblewrap.
-func run(control io.Reader, answer *gob.Encoder) error {
+func run() error {
+	f, err := FrameOf()
+	if err != nil {
+		return err
+	}
 	if err := prepare(); err != nil {
 		return err
 	}
-	var spec Spec
-	if err := gob.NewDecoder(io.LimitReader(control, maxSpec)).Decode(&spec); err != nil {
-		return fmt.Errorf("read the spec: %w", err)
-	}
-	b := &builder{spec: spec, pinned: map[string]bool{}}
+	b := &framer{frame: f}
 	defer b.close()
-	if err := b.build(); err != nil {
-		return err
+	if err := startMounter(); err != nil {
+		return &stepError{"mounter", err}
 	}
-	if err := answer.Encode(Ready{Warnings: b.warnings}); err != nil {
-		return fmt.Errorf("answer the shim: %w", err)
+	if err := doSteps("holder.", []step{
+		{"programs", b.openPrograms},
+		{"stage", b.stage},
+		{"base", b.base},
+		{"scratch", b.scratch},
+		{"guest", b.putGuest},
+		{"share", b.share},
+	}); err != nil {
+		return err
 	}
 	return b.become()
 }
 
-// maxSpec bounds a spec: 100,000 mask steps of 4,000-byte paths do not fit and are
-// refused with a decode error, not with memory.
-const maxSpec = 256 << 20
+// startMounter starts the other process of this namespace, which nothing has changed
+// yet: what the mounter gets of the host's /tmp is what lies below the stage.
+func startMounter() error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	tmp, err := openPath(stagePath)
+	if err != nil {
+		return err
+	}
+	defer tmp.Close()
+	socket := os.NewFile(MounterFD, "mounter")
+	defer socket.Close()
+	// Of a process of another parent nobody waits for an exit; bubblewrap ignores that of
+	// a child that it has not made.
+	_, err = os.StartProcess("/proc/self/exe", []string{"sbxd", "mounter"}, &os.ProcAttr{
+		Dir:   "/",
+		Env:   os.Environ(),
+		Files: []*os.File{null, null, os.Stderr, socket, tmp},
+		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+	})
+	return err
+}
 
 // Sandbox is what bubblewrap is asked for.
-func (s Spec) Sandbox() bwrap.Spec {
+func (f Frame) Sandbox() bwrap.Spec {
 	return bwrap.Spec{
 		Root:          rootPath,
 		DisableUserns: true,
-		ShmSize:       s.ShmSize,
+		ShmSize:       f.ShmSize,
 		Cover:         bwrap.ProcFiles(),
 		StatusFD:      StatusFD,
 		Argv:          append([]string{guestPath, "guest", fmt.Sprint(GuestFD)}, feature.Carry()...),
-	}.Fit(s.Bwrap)
+	}.Fit(f.Bwrap)
 }
 
 // become turns the process into bubblewrap. It returns only with an error.
-func (b *builder) become() error {
-	args, err := bwrap.Args(b.spec.Sandbox())
+func (b *framer) become() error {
+	args, err := bwrap.Args(b.frame.Sandbox())
 	if err != nil {
 		return &stepError{"bwrap", err}
 	}
 	return &stepError{"bwrap", bwrap.Exec(b.program, args, GuestFD, StatusFD)}
+}
+
+// step is a part of the work with the name that an error and a fault know it by.
+type step struct {
+	name string
+	do   func() error
+}
+
+func doSteps(who string, steps []step) error {
+	for _, s := range steps {
+		err := fault.Hit(who + s.name)
+		if err == nil {
+			err = s.do()
+		}
+		if err != nil {
+			return &stepError{s.name, err}
+		}
+	}
+	return nil
 }
 
 type stepError struct {
@@ -165,3 +194,12 @@ type stepError struct {
 
 func (e *stepError) Error() string { return e.err.Error() }
 func (e *stepError) Unwrap() error { return e.err }
+
+func failure(err error) *Failure {
+	f := &Failure{Message: err.Error()}
+	var s *stepError
+	if errors.As(err, &s) {
+		f.Step = s.step
+	}
+	return f
+}

@@ -10,12 +10,9 @@ import (
 	"github.com/sbxd/sbxd/masks"
 )
 
-// openSources opens everything of the host that the session gets, before /tmp is
-// covered and before anything of the session runs: what is opened is what is bound.
+// openSources opens everything of the host that the session gets, before any of it is
+// mounted: what is opened is what is bound.
 func (b *builder) openSources() error {
-	if err := b.openPrograms(); err != nil {
-		return err
-	}
 	for _, n := range b.spec.Nested {
 		tree, err := b.openNested(n)
 		if err != nil {
@@ -57,49 +54,6 @@ func (b *builder) openViews() error {
 	return nil
 }
 
-func (b *builder) openPrograms() error {
-	exe, err := b.keep(os.OpenFile(b.spec.Bwrap.Program, unix.O_PATH|unix.O_CLOEXEC, 0))
-	if err != nil {
-		return fmt.Errorf("open bubblewrap: %w", err)
-	}
-	b.program = fmt.Sprintf("/proc/self/fd/%d", exe.Fd())
-	return b.openSelf()
-}
-
-// openSelf opens this very program for the guest. Its descriptor in /proc belongs to the
-// shim's mount namespace, so it is looked up again by name; when another file has that
-// name by now (an upgrade), finish copies the program instead.
-func (b *builder) openSelf() error {
-	self, err := b.keep(os.Open("/proc/self/exe"))
-	if err != nil {
-		return fmt.Errorf("open the guest's program: %w", err)
-	}
-	b.self = self
-	name, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		return fmt.Errorf("name the guest's program: %w", err)
-	}
-	f, err := openLong(name)
-	if err != nil {
-		return nil // removed: it is copied
-	}
-	defer f.Close()
-	if same, err := sameFile(f, self); err != nil || !same {
-		return err
-	}
-	b.selfTree, err = b.keep(clone(f, false))
-	return err
-}
-
-func sameFile(a, b *os.File) (bool, error) {
-	x, err := a.Stat()
-	if err != nil {
-		return false, err
-	}
-	y, err := b.Stat()
-	return err == nil && os.SameFile(x, y), err
-}
-
 // openView opens the layers of one view and checks that the lower one is still the
 // directory that the session was made for.
 func (b *builder) openView(v View) (l layers, err error) {
@@ -107,7 +61,7 @@ func (b *builder) openView(v View) (l layers, err error) {
 		if l.lower, err = b.attachLayer(v); err != nil {
 			return l, err
 		}
-	} else if l.lower, err = b.keep(openLong(v.Path)); err != nil {
+	} else if l.lower, err = b.keep(b.host(v.Path)); err != nil {
 		return l, err
 	}
 	var st unix.Stat_t
@@ -117,7 +71,7 @@ func (b *builder) openView(v View) (l layers, err error) {
 	if v.Ino != 0 && (st.Ino != v.Ino || st.Dev != v.Dev) {
 		return l, fmt.Errorf("%s is another directory than the session was made for", v.Path)
 	}
-	dir, err := b.keep(openLong(v.Dir))
+	dir, err := b.keep(b.host(v.Dir))
 	if err != nil {
 		return l, err
 	}
@@ -128,17 +82,19 @@ func (b *builder) openView(v View) (l layers, err error) {
 		return l, err
 	}
 	if v.Pins != "" {
-		l.pins, err = b.keep(openLong(v.Pins))
+		l.pins, err = b.keep(b.host(v.Pins))
 	}
 	return l, err
 }
 
-// attachLayer mounts an inherited clone somewhere of our own, since a layer must belong
+// attachLayer mounts a clone that root has cut off somewhere of our own, since a layer must belong
 // to our mount namespace, and opens it there.
 func (b *builder) attachLayer(v View) (*os.File, error) {
-	layer := os.NewFile(uintptr(LayerFD+v.Layer-1), v.Path)
-	defer layer.Close()
-	at, err := openLong(v.Path)
+	if v.Layer > len(b.layerFiles) {
+		return nil, fmt.Errorf("the layer of %s did not come", v.Path)
+	}
+	layer := b.layerFiles[v.Layer-1]
+	at, err := b.host(v.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +102,7 @@ func (b *builder) attachLayer(v View) (*os.File, error) {
 	if err := move(layer, at); err != nil {
 		return nil, fmt.Errorf("attach the layer of %s: %w", v.Path, err)
 	}
-	return b.keep(openLong(v.Path))
+	return b.keep(b.host(v.Path))
 }
 
 // openNested clones a mount of the host below a view, with what is mounted below it.
@@ -154,7 +110,7 @@ func (b *builder) openNested(n Nested) (*os.File, error) {
 	if n.Hide {
 		return nil, nil
 	}
-	f, err := openLong(n.Path)
+	f, err := b.host(n.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +121,7 @@ func (b *builder) openNested(n Nested) (*os.File, error) {
 // openSource opens the source of a step; no link may lead to it, and it must be the
 // object that the plan saw.
 func (b *builder) openSource(s masks.Step) (*os.File, error) {
-	f, err := b.keep(openLong(s.Source))
+	f, err := b.keep(b.host(s.Source))
 	if err != nil {
 		return nil, err
 	}

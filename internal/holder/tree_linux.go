@@ -7,7 +7,30 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/mnt"
 )
+
+// tree is the root of a session while it grows, and the descriptors that are open for
+// it; close lets go of them.
+type tree struct {
+	root   *os.File // rootPath
+	opened []*os.File
+}
+
+func (t *tree) close() {
+	for _, f := range t.opened {
+		_ = f.Close()
+	}
+}
+
+// keep remembers a descriptor for close.
+func (t *tree) keep(f *os.File, err error) (*os.File, error) {
+	if f != nil {
+		t.opened = append(t.opened, f)
+	}
+	return f, err
+}
 
 // walkFlags are how every path inside the tree is resolved: agent-made links of an
 // earlier run are never followed.
@@ -21,16 +44,6 @@ func openPath(path string) (*os.File, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	return os.NewFile(uintptr(fd), path), nil
-}
-
-// openLong is openPath for an absolute host path of any length.
-func openLong(path string) (*os.File, error) {
-	root, err := openPath("/")
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	return walk(root, path)
 }
 
 // maxHop is how much of a path one system call gets; the kernel's limit is PATH_MAX,
@@ -68,23 +81,23 @@ func walk(dir *os.File, path string) (*os.File, error) {
 }
 
 // at opens the object at path of the session's root.
-func (b *builder) at(path string) (*os.File, error) { return walk(b.root, path) }
+func (t *tree) at(path string) (*os.File, error) { return walk(t.root, path) }
 
 // mkdirAll makes the directories of path inside the tree that are not there, and pins
 // those that the agent could otherwise rename: a directory made in a scratch file
 // system becomes a mount point of itself.
-func (b *builder) mkdirAll(path string) error {
-	if f, err := b.at(path); err == nil {
+func (t *tree) mkdirAll(path string) error {
+	if f, err := t.at(path); err == nil {
 		return f.Close()
 	}
 	parent, name := split(path)
 	if name == "" {
 		return nil
 	}
-	if err := b.mkdirAll(parent); err != nil {
+	if err := t.mkdirAll(parent); err != nil {
 		return err
 	}
-	dir, err := b.at(parent)
+	dir, err := t.at(parent)
 	if err != nil {
 		return err
 	}
@@ -95,31 +108,58 @@ func (b *builder) mkdirAll(path string) error {
 	if !scratchPath(path) {
 		return nil
 	}
-	return b.pin(path)
+	return t.pin(path)
 }
 
 // pin mounts the directory or link at path on itself: renaming or removing it is EBUSY then.
-func (b *builder) pin(path string) error {
-	at, err := b.at(path)
+func (t *tree) pin(path string) error {
+	at, err := t.at(path)
 	if err != nil {
 		return err
 	}
 	defer at.Close()
-	tree, err := clone(at, true)
+	pinned, err := clone(at, true)
 	if err != nil {
 		return fmt.Errorf("pin %s: %w", path, err)
 	}
-	defer tree.Close()
-	return move(tree, at)
+	defer pinned.Close()
+	// Not a peer of what it covers: what comes later comes once.
+	if err := mnt.SetPropagation(int(pinned.Fd()), unix.MS_PRIVATE, true); err != nil {
+		return fmt.Errorf("pin %s: %w", path, err)
+	}
+	return move(pinned, at)
+}
+
+// put mounts a detached tree on the object at path of the session's root.
+func (t *tree) put(mount *os.File, path string) error {
+	at, err := t.at(path)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	if err := move(mount, at); err != nil {
+		return fmt.Errorf("mount %s: %w", path, err)
+	}
+	return nil
+}
+
+// attr sets and clears attributes of the mount at path, in this namespace alone.
+func (t *tree) attr(path string, set, clr uint64) error {
+	at, err := t.at(path)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	return mnt.SetAttr(int(at.Fd()), set, clr, false)
 }
 
 // makeFile makes an empty file at path as a mount point, its directories too.
-func (b *builder) makeFile(path string) error {
+func (t *tree) makeFile(path string) error {
 	parent, name := split(path)
-	if err := b.mkdirAll(parent); err != nil {
+	if err := t.mkdirAll(parent); err != nil {
 		return err
 	}
-	dir, err := b.at(parent)
+	dir, err := t.at(parent)
 	if err != nil {
 		return err
 	}
@@ -132,15 +172,15 @@ func (b *builder) makeFile(path string) error {
 }
 
 // makeLink makes a link at path, pinned like a directory, unless something is there.
-func (b *builder) makeLink(path, target string) error {
-	if f, err := b.at(path); err == nil {
+func (t *tree) makeLink(path, target string) error {
+	if f, err := t.at(path); err == nil {
 		return f.Close()
 	}
 	parent, name := split(path)
-	if err := b.mkdirAll(parent); err != nil {
+	if err := t.mkdirAll(parent); err != nil {
 		return err
 	}
-	dir, err := b.at(parent)
+	dir, err := t.at(parent)
 	if err != nil {
 		return err
 	}
@@ -151,7 +191,7 @@ func (b *builder) makeLink(path, target string) error {
 	if !scratchPath(path) {
 		return nil
 	}
-	return b.pin(path)
+	return t.pin(path)
 }
 
 // split cuts the last component off an absolute path.
@@ -167,5 +207,5 @@ func split(path string) (parent, name string) {
 // scratchPath reports whether path lies in a file system that the agent may write
 // and that no lower directory backs.
 func scratchPath(path string) bool {
-	return strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/var/tmp/") || strings.HasPrefix(path, "/run/user/")
+	return strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/var/tmp/") || strings.HasPrefix(path, runPath+"/user/")
 }

@@ -80,9 +80,10 @@ func SetAttr(fd int, set, clr uint64, recursive bool) error {
 	return setattr(fd, &unix.MountAttr{Attr_set: set, Attr_clr: clr}, recursive)
 }
 
-// SetPrivate takes the mount at fd out of every peer group.
-func SetPrivate(fd int, recursive bool) error {
-	return setattr(fd, &unix.MountAttr{Propagation: unix.MS_PRIVATE}, recursive)
+// SetPropagation makes the mount at fd unix.MS_SHARED, MS_SLAVE or MS_PRIVATE, as
+// mount_namespaces(7) has it; with recursive, the mounts below it too.
+func SetPropagation(fd int, kind uint64, recursive bool) error {
+	return setattr(fd, &unix.MountAttr{Propagation: kind}, recursive)
 }
 
 func setattr(fd int, attr *unix.MountAttr, recursive bool) error {

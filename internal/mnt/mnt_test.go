@@ -121,7 +121,7 @@ func TestRecursiveAttributesReachTheMountsBelow(t *testing.T) {
 	if err := SetAttr(c, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID, 0, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := SetPrivate(c, true); err != nil {
+	if err := SetPropagation(c, unix.MS_PRIVATE, true); err != nil {
 		t.Fatal(err)
 	}
 	if err := Move(c, open(t, dst), ""); err != nil {

@@ -13,9 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sbxd/sbxd/bwrap"
+	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/internal/proc"
 	"github.com/sbxd/sbxd/session"
 )
@@ -37,10 +36,9 @@ const (
 // order is what the launcher sends to a fresh shim; the listening socket and the
 // layers travel with it as descriptors.
 type order struct {
-	Record   session.Record
-	Launch   session.Launch
-	Layers   []layer
-	Findings bwrap.Findings
+	Record session.Record
+	Launch session.Launch
+	Layers []layer
 }
 
 // layer is a directory whose nested mounts root has cut off.
@@ -54,6 +52,7 @@ type outcome struct {
 	Step    string // where it failed
 	Error   string
 	Rule    bool // a rule refused it, nothing broke
+	Early   bool // it failed before it had its order
 }
 
 // Launcher starts shims, each as the user of its session. It implements
@@ -93,19 +92,23 @@ func (l *Launcher) start(ctx context.Context, r session.Record, launch session.L
 	if err != nil {
 		return session.Running{}, err
 	}
-	o := order{Record: r, Launch: launch, Layers: names, Findings: findings}
+	n, err := needOf(r, launch.Policy, findings)
+	if err != nil {
+		return session.Running{}, err
+	}
+	o := order{Record: r, Launch: launch, Layers: names}
 	files := append([]*os.File{listener}, layers...)
-	s := l.takeSpare(r.Cred())
-	defer l.prepareSoon(r.Cred())
+	s := l.takeSpare(n)
+	defer l.prepareSoon(n)
 	out, err := outcome{}, errNoSpare
 	if s != nil {
 		out, err = s.launch(ctx, o, files)
 	}
-	if err != nil && ctx.Err() == nil { // none, or one that died waiting
+	if (err != nil || out.Early) && ctx.Err() == nil { // none, or one that died waiting
 		if s != nil {
 			s.end()
 		}
-		if s, err = spawn(r.Cred()); err != nil {
+		if s, err = spawn(n); err != nil {
 			return session.Running{}, err
 		}
 		out, err = s.launch(ctx, o, files)
@@ -130,16 +133,28 @@ func (l *Launcher) start(ctx context.Context, r session.Record, launch session.L
 	return session.Running{}, fmt.Errorf("start the session (step %s): %s", out.Step, out.Error)
 }
 
+// needOf is what the sandbox of a session has to be.
+func needOf(r session.Record, p session.Policy, findings bwrap.Findings) (need, error) {
+	host, err := holder.SumHost()
+	if err != nil {
+		return need{}, fmt.Errorf("look at the host: %w", err)
+	}
+	return need{cred: r.Cred(), host: host, frame: holder.Frame{
+		UID: r.UID, Bwrap: findings, OpenNet: r.Network == "open",
+		TmpSize: or(p.TmpSize, defaultTmp), ShmSize: or(p.ShmSize, defaultShm),
+	}}, nil
+}
+
 // fresh is a shim that waits for its order.
 type fresh struct {
-	cred    session.Cred
+	need    need
 	process *os.Process
 	conn    *net.UnixConn
 }
 
 // spawn starts a shim in a session of its own, as the session's user, with nothing of
 // the daemon's but one socket.
-func spawn(cred session.Cred) (*fresh, error) {
+func spawn(n need) (*fresh, error) {
 	mine, theirs, err := socketpair("launch")
 	if err != nil {
 		return nil, err
@@ -152,15 +167,15 @@ func spawn(cred session.Cred) (*fresh, error) {
 	defer null.Close()
 	p, err := os.StartProcess("/proc/self/exe", []string{"sbxd", "shim"}, &os.ProcAttr{
 		Dir:   "/",
-		Env:   stageEnviron("shim"),
+		Env:   append(stageEnviron("shim"), n.frame.Environ()),
 		Files: []*os.File{null, null, null, theirs},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: credential(cred)},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: credential(n.cred)},
 	})
 	if err != nil {
 		_ = mine.Close()
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
-	return &fresh{cred: cred, process: p, conn: mine}, nil
+	return &fresh{need: n, process: p, conn: mine}, nil
 }
 
 // credential is what root gives to a process of a session's user; anybody else is that
@@ -194,13 +209,9 @@ var errNoSpare = errors.New("no spare shim")
 func (s *fresh) launch(ctx context.Context, o order, files []*os.File) (outcome, error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	fds := make([]int, len(files))
-	for i, f := range files {
-		fds[i] = int(f.Fd())
-	}
 	var out outcome
-	if _, _, err := s.conn.WriteMsgUnix([]byte{byte(len(fds))}, unix.UnixRights(fds...), nil); err != nil {
-		return out, fmt.Errorf("hand over the socket: %w", err)
+	if err := holder.SendFiles(s.conn, files); err != nil {
+		return out, err
 	}
 	if err := gob.NewEncoder(s.conn).Encode(o); err != nil {
 		return out, fmt.Errorf("send the order: %w", err)

@@ -78,14 +78,9 @@ func (s *shim) plan(layers []*os.File) (plan, error) {
 		}
 	}
 	p.spec = holder.Spec{
-		UID:   r.UID,
 		Views: views, Nested: nested, Links: append(linksOf(r), linksTo(m.Links)...), Steps: m.Steps, Placeholders: m.Placeholders,
-		Bwrap:   s.order.Findings,
-		Resolv:  resolv(r.Network),
-		Resume:  s.launch.Resume,
-		OpenNet: r.Network == "open",
-		TmpSize: or(s.launch.Policy.TmpSize, defaultTmp),
-		ShmSize: or(s.launch.Policy.ShmSize, defaultShm),
+		Resolv: resolv(r.Network),
+		Resume: s.launch.Resume,
 	}
 	return p, nil
 }

@@ -18,11 +18,12 @@ import (
 )
 
 // inner is the process that was cloned as the holder and has become bubblewrap, and
-// the shim's three descriptors to it.
+// the shim's descriptors to it and to the mounter.
 type inner struct {
 	process *os.Process
 	ended   chan struct{} // closed when the process has ended, and what it left as well
-	control *net.UnixConn // the spec goes in, what went wrong comes out
+	control *net.UnixConn // what went wrong before bubblewrap
+	mounter *net.UnixConn // the spec goes in, the answer comes out
 	guest   *net.UnixConn // frames of the guest
 	status  *os.File      // bubblewrap's --json-status-fd
 	stderr  *tail         // what holder, bubblewrap and guest say to nobody
@@ -31,7 +32,7 @@ type inner struct {
 // startHolder clones the holder into its namespaces. It must be called on the thread
 // that lives as long as the shim: parent-death signals go by thread (prctl(2),
 // PR_SET_PDEATHSIG). An open network keeps the host's network namespace.
-func startHolder(openNet bool, layers []*os.File) (in *inner, err error) {
+func startHolder(frame holder.Frame) (in *inner, err error) {
 	in = &inner{}
 	defer func() {
 		if err != nil {
@@ -59,6 +60,9 @@ func startHolder(openNet bool, layers []*os.File) (in *inner, err error) {
 		return in, fmt.Errorf("make the status pipe: %w", err)
 	}
 	theirs = append(theirs, status)
+	if err := pair(&in.mounter, "mounter"); err != nil {
+		return in, err
+	}
 	words, err := in.listen()
 	if err != nil {
 		return in, err
@@ -69,12 +73,11 @@ func startHolder(openNet bool, layers []*os.File) (in *inner, err error) {
 		return in, err
 	}
 	defer null.Close()
-	files := append([]*os.File{null, null, words}, theirs...)
 	in.process, err = os.StartProcess("/proc/self/exe", []string{"sbxd", "holder"}, &os.ProcAttr{
 		Dir:   "/",
-		Env:   stageEnviron("holder"),
-		Files: append(files, layers...),
-		Sys:   holderAttr(openNet),
+		Env:   append(stageEnviron("holder"), frame.Environ()),
+		Files: append([]*os.File{null, null, words}, theirs...),
+		Sys:   holderAttr(frame.OpenNet),
 	})
 	if err != nil {
 		return in, fmt.Errorf("start the holder in new namespaces: %w", err)
@@ -140,30 +143,43 @@ func lastCap() uintptr {
 	return n
 }
 
-// build sends the spec and returns when the holder has become bubblewrap.
-func (in *inner) build(spec holder.Spec, deadline time.Time) ([]string, error) {
-	_ = in.control.SetDeadline(deadline)
-	if err := gob.NewEncoder(in.control).Encode(spec); err != nil {
-		return nil, fmt.Errorf("send the spec to the holder: %w", err)
+// framed returns when the holder has become bubblewrap.
+func (in *inner) framed(deadline time.Time) error {
+	_ = in.control.SetReadDeadline(deadline)
+	a, err := hear(in.control)
+	switch {
+	case errors.Is(err, io.EOF): // closed by execve
+		return nil
+	case err != nil:
+		return fmt.Errorf("hear from the holder: %w", err)
 	}
-	dec := gob.NewDecoder(io.LimitReader(in.control, maxAnswer))
-	var warnings []string
-	for {
-		var r holder.Ready
-		err := dec.Decode(&r)
-		switch {
-		case errors.Is(err, io.EOF): // closed by execve
-			return warnings, nil
-		case err != nil:
-			return warnings, fmt.Errorf("hear from the holder: %w", err)
-		case r.Failure != nil:
-			return warnings, r.Failure
-		}
-		warnings = append(warnings, r.Warnings...)
-	}
+	return a.Failure
 }
 
-// maxAnswer bounds what the holder may say: its warnings.
+// build sends the spec and returns when all of it is mounted.
+func (in *inner) build(spec holder.Spec, layers []*os.File, deadline time.Time) (warnings []string, err error) {
+	_ = in.mounter.SetDeadline(deadline)
+	if err := holder.SendSpec(in.mounter, spec, layers); err != nil {
+		return nil, fmt.Errorf("send the spec to the mounter: %w", err)
+	}
+	a, err := hear(in.mounter)
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("the mounter ended without an answer")
+	case err != nil:
+		return nil, fmt.Errorf("hear from the mounter: %w", err)
+	case a.Failure != nil:
+		return a.Warnings, a.Failure
+	}
+	return a.Warnings, nil
+}
+
+func hear(conn net.Conn) (a holder.Answer, err error) {
+	err = gob.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&a)
+	return a, err
+}
+
+// maxAnswer bounds what holder and mounter may say: their warnings.
 const maxAnswer = 16 << 20
 
 // sandbox is what bubblewrap tells when it has set the namespaces up
@@ -199,7 +215,7 @@ func (in *inner) kill() {
 }
 
 func (in *inner) close() {
-	for _, c := range []*net.UnixConn{in.control, in.guest} {
+	for _, c := range []*net.UnixConn{in.control, in.mounter, in.guest} {
 		if c != nil {
 			_ = c.Close()
 		}

@@ -1,101 +1,66 @@
 package shim
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"os"
 	"slices"
 	"syscall"
 	"time"
 
 	"github.com/sbxd/sbxd/internal/feature"
+	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/session"
 )
 
-// A start is mostly waiting for two programs to be loaded. So the launcher keeps one
-// shim in advance, which keeps one holder in advance; both wait for their orders.
+// A start is mostly waiting for programs to be loaded and for bubblewrap. So the launcher
+// keeps one shim in advance, with a sandbox like that of the last start.
 
-// prestarted is a holder that was cloned before its session was known.
-type prestarted struct {
-	inner  *inner
-	mounts [sha256.Size]byte // of the host's mount table at that moment
+// need is what a sandbox has to fit: whose it is, what it looks like, and the host's
+// mounts and programs as they were, since later ones stay invisible to it.
+type need struct {
+	cred  session.Cred
+	frame holder.Frame
+	host  holder.HostSum
 }
 
-// prestart clones a holder for a session without network. Failing is no fault: the
-// start itself tries again and tells.
-func prestart() *prestarted {
-	sum, ok := mountsSum()
-	if !ok || feature.Off(feature.SpareShim) {
-		return nil
-	}
-	in, err := startHolder(false, nil)
-	if err != nil {
-		return nil
-	}
-	return &prestarted{inner: in, mounts: sum}
+func (n need) fits(m need) bool {
+	return n.cred.UID == m.cred.UID && n.cred.GID == m.cred.GID && slices.Equal(n.cred.Groups, m.cred.Groups) &&
+		n.frame == m.frame && n.host == m.host
 }
 
-// take returns the waiting holder if it fits: it lives, has its own network namespace, no
-// layers, and saw the host's mounts as they are now, since later ones stay invisible
-// to it. One that does not fit is ended.
-func (p *prestarted) take(openNet bool, layers []*os.File) *inner {
-	if p == nil {
-		return nil
-	}
-	sum, ok := mountsSum()
-	if !ok || sum != p.mounts || openNet || len(layers) > 0 || p.ended() {
-		p.inner.kill()
-		return nil
-	}
-	return p.inner
-}
-
-func (p *prestarted) ended() bool {
-	select {
-	case <-p.inner.ended:
-		return true
-	default:
-		return false
-	}
-}
-
-func mountsSum() (sum [sha256.Size]byte, ok bool) {
-	b, err := os.ReadFile("/proc/self/mountinfo")
-	return sha256.Sum256(bytes.TrimSpace(b)), err == nil
-}
-
-// takeSpare returns the shim that waits for a session of this user, or nil.
-func (l *Launcher) takeSpare(cred session.Cred) *fresh {
+// takeSpare returns the shim that waits for such a session, or nil.
+func (l *Launcher) takeSpare(n need) *fresh {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.spare
-	if s == nil || !sameCred(s.cred, cred) {
+	if s == nil || !s.need.fits(n) {
 		return nil
 	}
 	l.spare = nil
 	return s
 }
 
-func sameCred(a, b session.Cred) bool {
-	return a.UID == b.UID && a.GID == b.GID && slices.Equal(a.Groups, b.Groups)
-}
-
-// Prepare starts a spare shim for a user unless there is one for somebody. It does not
-// wait for it.
-func (l *Launcher) Prepare(cred session.Cred) {
+// prepare starts a spare shim for sessions like n, in the place of one for others. It
+// does not wait for it.
+func (l *Launcher) prepare(n need) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.spare != nil || l.closed || feature.Off(feature.SpareShim) {
+	if l.closed || feature.Off(feature.SpareShim) {
 		return
 	}
-	if s, err := spawn(cred); err == nil {
+	if l.spare != nil {
+		if l.spare.need.fits(n) {
+			return
+		}
+		go l.spare.end()
+		l.spare = nil
+	}
+	if s, err := spawn(n); err == nil {
 		l.spare = s
 	}
 }
 
-// prepareSoon is Prepare after a session's first command had its time.
-func (l *Launcher) prepareSoon(cred session.Cred) {
-	time.AfterFunc(spareDelay, func() { l.Prepare(cred) })
+// prepareSoon is prepare after a session's first command had its time.
+func (l *Launcher) prepareSoon(n need) {
+	time.AfterFunc(spareDelay, func() { l.prepare(n) })
 }
 
 // Close ends the spare shim; running sessions stay.
