@@ -107,6 +107,27 @@ func (s *Store) Save(r Record) error {
 	return nil
 }
 
+// Replace is Save without the syncs, for the caller to make up for by Sync: what another
+// process reads is whole at every moment.
+func (s *Store) Replace(r Record) error {
+	if s.Torn(r.ID) {
+		return fmt.Errorf("saving session %s: %w: its record is torn and kept as it is", r.ID, ErrRefused)
+	}
+	b, err := encodeRecord(r)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(s.dir(r.ID), recordFile)
+	tmp := name + ".new"
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return fmt.Errorf("saving session %s: %w", r.ID, err)
+	}
+	if err := os.Rename(tmp, name); err != nil {
+		return fmt.Errorf("saving session %s: %w", r.ID, err)
+	}
+	return nil
+}
+
 // Torn reports whether the record of id could not be read.
 func (s *Store) Torn(id ID) bool {
 	s.mu.Lock()

@@ -18,8 +18,12 @@ import (
 	"github.com/sbxd/sbxd/session"
 )
 
-// capturesAtOnce bounds how many projects are read at the same time.
-const capturesAtOnce = 2
+// capturesAtOnce bounds how many projects are read at the same time; captureDelay keeps
+// the reading out of the way of a session's first command.
+const (
+	capturesAtOnce = 2
+	captureDelay   = 100 * time.Millisecond
+)
 
 // captures are the recordings that are under way or were done by this daemon. One may
 // end after the start that it belongs to: what the host changes meanwhile has a later
@@ -34,6 +38,7 @@ type captures struct {
 // capture is one recording.
 type capture struct {
 	cancel context.CancelFunc
+	hurry  func()        // begin at once
 	done   chan struct{} // closed when err is there
 	err    error
 }
@@ -47,11 +52,13 @@ func (d *Daemon) captureSoon(rec session.Record, since safefs.Time) {
 		return
 	}
 	ctx, cancel := context.WithCancel(d.run)
-	c := &capture{cancel: cancel, done: make(chan struct{})}
+	begin, hurry := context.WithTimeout(ctx, captureDelay)
+	c := &capture{cancel: cancel, hurry: hurry, done: make(chan struct{})}
 	d.captures.by[rec.ID] = c
 	d.wg.Go(func() {
 		defer close(c.done)
 		defer cancel()
+		<-begin.Done()
 		if c.err = d.captureNow(ctx, rec, since); c.err != nil && ctx.Err() == nil {
 			d.log.Error("recording a project", zap.String("session", string(rec.ID)), zap.Error(c.err))
 		}
@@ -88,6 +95,7 @@ func (d *Daemon) based(ctx context.Context, rec session.Record) error {
 		if c == nil {
 			return nil // recorded by an earlier daemon
 		}
+		c.hurry()
 		select {
 		case <-c.done:
 		case <-ctx.Done():

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -212,6 +213,26 @@ func (d *Daemon) forget(r session.Record) {
 
 // move takes r to a state, on disk first.
 func (d *Daemon) move(r *session.Record, to session.State, reason string) error {
+	return d.moveBy(d.store.Save, r, to, reason)
+}
+
+// moveSoon is move for a session that was started this moment: another daemon finds its
+// processes from now on, while a power cut, which ends them too, may still bring the
+// record of before back.
+func (d *Daemon) moveSoon(r *session.Record, to session.State) error {
+	if err := d.moveBy(d.store.Replace, r, to, ""); err != nil {
+		return err
+	}
+	id := r.ID
+	d.wg.Go(func() {
+		if err := d.store.Sync(id); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			d.log.Error("a record was not synced", zap.String("session", string(id)), zap.Error(err))
+		}
+	})
+	return nil
+}
+
+func (d *Daemon) moveBy(save func(session.Record) error, r *session.Record, to session.State, reason string) error {
 	next := *r
 	if err := next.Move(to); err != nil {
 		return err
@@ -223,7 +244,7 @@ func (d *Daemon) move(r *session.Record, to session.State, reason string) error 
 	case session.Alive:
 		next.Started, next.Boot = time.Now().UTC(), d.boot
 	}
-	if err := d.store.Save(next); err != nil {
+	if err := save(next); err != nil {
 		return err
 	}
 	*r = next

@@ -201,7 +201,7 @@ func (d *Daemon) resume(ctx context.Context, rec *session.Record) error {
 		return undoStack{func(context.Context) error { return d.move(rec, session.Stopped, before) }}.undo(ctx, err)
 	}
 	rec.Running, rec.View = running, running.View
-	if err := d.move(rec, session.Alive, ""); err != nil {
+	if err := d.moveSoon(rec, session.Alive); err != nil {
 		return undoStack{
 			func(context.Context) error { return d.move(rec, session.Stopped, before) },
 			func(ctx context.Context) error { return d.opt.Launcher.Stop(ctx, *rec, d.handle(*rec)) },

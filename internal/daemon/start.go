@@ -160,7 +160,7 @@ func (d *Daemon) start(ctx context.Context, c caller, rec session.Record, env []
 	if err := fault.Hit("start.4.running"); err != nil {
 		return rec, err
 	}
-	if err := d.move(&rec, session.Alive, ""); err != nil {
+	if err := d.moveSoon(&rec, session.Alive); err != nil {
 		return rec, err
 	}
 	d.watch(rec)

@@ -39,6 +39,22 @@ func mind() (begun func()) {
 	}
 }
 
+// gone reports whether the other end of conn was closed.
+func gone(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	fds := []unix.PollFd{{Events: unix.POLLRDHUP}}
+	if err := raw.Control(func(fd uintptr) {
+		fds[0].Fd = int32(fd)
+		_, _ = unix.Poll(fds, 0)
+	}); err != nil {
+		return true
+	}
+	return fds[0].Revents != 0
+}
+
 func launchConn() (*net.UnixConn, error) {
 	f := os.NewFile(launchFD, "launch")
 	defer f.Close()

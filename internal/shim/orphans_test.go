@@ -41,15 +41,15 @@ func orphan() int {
 // orphanParent is a shim that starts such a sandbox; it prints what is left of it.
 func orphanParent() int {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	var spec holder.Spec
-	err := gob.NewDecoder(os.Stdin).Decode(&spec)
+	var frame holder.Frame
+	err := gob.NewDecoder(os.Stdin).Decode(&frame)
 	s := &shim{}
 	if err == nil {
-		s.inner, err = startHolder(false, nil)
+		s.inner, err = startHolder(frame)
 	}
 	deadline := time.Now().Add(20 * time.Second)
 	if err == nil {
-		_, err = s.inner.build(spec, deadline)
+		err = s.inner.framed(deadline)
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -69,17 +69,17 @@ func orphanParent() int {
 
 func TestAPayloadWithoutItsMonitorIsEnded(t *testing.T) {
 	testbox.Need(t, "userns", "overlay-userns")
-	spec, dir := tree(t)
+	frame, dir := frame(t), testbox.TempDir(t)
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec.Bwrap.Program = filepath.Join(dir, "bwrap") // where the user may go
-	if err := os.WriteFile(spec.Bwrap.Program, self, 0o755); err != nil {
+	frame.Bwrap.Program = filepath.Join(dir, "bwrap") // where the user may go
+	if err := os.WriteFile(frame.Bwrap.Program, self, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var stdin bytes.Buffer
-	if err := gob.NewEncoder(&stdin).Encode(spec); err != nil {
+	if err := gob.NewEncoder(&stdin).Encode(frame); err != nil {
 		t.Fatal(err)
 	}
 	cmd := testbox.UserCommand(t, "/proc/self/exe", "orphan-parent")
@@ -113,34 +113,6 @@ func TestASessionThatNobodyRecordedIsStopped(t *testing.T) {
 	if err := l.Stop(t.Context(), r, launch); err != nil {
 		t.Errorf("of one that is gone: %v", err)
 	}
-}
-
-// TestAWaitingHolderThatDiedIsNotUsed kills the holder that waits in the spare shim.
-func TestAWaitingHolderThatDiedIsNotUsed(t *testing.T) {
-	l, r, launch := sessionBox(t)
-	l.Prepare(r.Cred())
-	var holders []int
-	for end := time.Now().Add(10 * time.Second); len(holders) == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		holders, _ = proc.Children(l.spare.process.Pid)
-	}
-	if len(holders) != 1 {
-		t.Fatalf("the spare shim has the children %v", holders)
-	}
-	id, err := proc.Of(holders[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := proc.Kill(id, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if err := id.Wait(5 * time.Second); err != nil {
-		t.Fatal(err)
-	}
-	running, err := l.Start(t.Context(), r, launch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop(t, l, r, launch, running)
 }
 
 func stop(t *testing.T, l *Launcher, r session.Record, launch session.Launch, running session.Running) {

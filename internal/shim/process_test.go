@@ -32,6 +32,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case "holder":
 			os.Exit(holder.Main())
+		case "mounter":
+			os.Exit(holder.MounterMain())
 		case "guest":
 			fd, _ := strconv.Atoi(os.Args[2])
 			os.Exit(guest.Main(fd))
@@ -50,6 +52,7 @@ func TestMain(m *testing.M) {
 
 // job is what a test asks of its unprivileged parent process.
 type job struct {
+	Frame  holder.Frame
 	Spec   holder.Spec
 	Script string
 }
@@ -60,27 +63,33 @@ func testParent() int {
 		fmt.Fprintln(os.Stderr, "decode:", err)
 		return 1
 	}
-	in, err := startHolder(j.Spec.OpenNet, nil)
+	s, err := sandboxOf(j.Frame)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "start:", err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer in.kill()
-	deadline := time.Now().Add(20 * time.Second)
-	if _, err := in.build(j.Spec, deadline); err != nil {
+	defer s.inner.kill()
+	if _, err := s.inner.build(j.Spec, nil, time.Now().Add(20*time.Second)); err != nil {
 		fmt.Fprintln(os.Stderr, "build:", err)
 		return 1
 	}
-	if _, err := in.ready(deadline); err != nil {
-		fmt.Fprintln(os.Stderr, "ready:", err)
-		return 1
-	}
-	s := &shim{inner: in}
-	if _, err := s.greet(deadline); err != nil {
-		fmt.Fprintln(os.Stderr, "greet:", err)
-		return 1
-	}
 	return script(s.guest, j.Script)
+}
+
+// sandboxOf makes one with a guest in it, and without what else a shim does to itself.
+func sandboxOf(frame holder.Frame) (s *shim, err error) {
+	s = &shim{}
+	if s.inner, err = startHolder(frame); err != nil {
+		return s, err
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for _, do := range []func(time.Time) error{s.inner.framed, s.identify, s.greet} {
+		if err := do(deadline); err != nil {
+			s.inner.kill()
+			return s, err
+		}
+	}
+	return s, nil
 }
 
 // script runs a shell script by the guest and passes its output on.
@@ -111,7 +120,7 @@ func inTree(t *testing.T, spec holder.Spec, script string) string {
 	t.Helper()
 	testbox.Need(t, "bwrap", "overlay-userns")
 	var stdin bytes.Buffer
-	if err := gob.NewEncoder(&stdin).Encode(job{spec, script}); err != nil {
+	if err := gob.NewEncoder(&stdin).Encode(job{frame(t), spec, script}); err != nil {
 		t.Fatal(err)
 	}
 	cmd := testbox.UserCommand(t, "/proc/self/exe", "test-parent")
@@ -147,7 +156,6 @@ func tree(t *testing.T) (holder.Spec, string) {
 	}
 	_ = filepath.WalkDir(dir, func(p string, _ os.DirEntry, _ error) error { return os.Lchown(p, uid, gid) })
 	return holder.Spec{
-		UID: uid,
 		Views: []holder.View{
 			{Path: dir + "/home", Dir: dir + "/state/home"},
 			{Path: dir + "/home/app", Dir: dir + "/state/project"},
@@ -156,9 +164,17 @@ func tree(t *testing.T) (holder.Spec, string) {
 			{Op: masks.Cover, Path: dir + "/home/.ssh", Kind: masks.KindDir},
 			{Op: masks.Cover, Path: dir + "/home/.netrc", Kind: masks.KindFile},
 		},
-		Bwrap: bwrap.Findings{Program: "/usr/bin/bwrap", DisableUserns: true, Size: true}, Resolv: "# none\n",
-		TmpSize: 64 << 20, ShmSize: 1 << 20,
+		Resolv: "# none\n",
 	}, dir
+}
+
+func frame(t *testing.T) holder.Frame {
+	uid, _ := testbox.AsUser(t)
+	return holder.Frame{
+		UID:     uid,
+		Bwrap:   bwrap.Findings{Program: "/usr/bin/bwrap", DisableUserns: true, Size: true},
+		TmpSize: 64 << 20, ShmSize: 1 << 20,
+	}
 }
 
 func TestTreeShowsViewsAndHidesMasks(t *testing.T) {

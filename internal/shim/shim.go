@@ -170,6 +170,7 @@ func (s *shim) prepare() (err error) {
 		{"bwrap", func() error { return s.identify(deadline) }},
 		{"guest", func() error { return s.greet(deadline) }},
 		{"lock", s.lock},
+		{"rehearse", rehearse},
 	})
 }
 
@@ -233,14 +234,17 @@ func (s *shim) identify(deadline time.Time) error {
 	return err
 }
 
-// lives reports whether the sandbox that was prepared is still there.
+// lives reports whether the sandbox that was prepared, and the mounter, are still there.
 func (s *shim) lives() error {
 	select {
 	case <-s.inner.ended:
 		return errors.New("the sandbox ended while it waited")
 	default:
-		return nil
 	}
+	if gone(s.inner.mounter) {
+		return errors.New("the mounter ended while it waited")
+	}
+	return nil
 }
 
 // end ends the sandbox. The session's directories are the launcher's to remove.
