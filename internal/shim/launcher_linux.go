@@ -52,7 +52,7 @@ type outcome struct {
 	Step    string // where it failed
 	Error   string
 	Rule    bool // a rule refused it, nothing broke
-	Early   bool // it failed before it had its order
+	Early   bool // for no reason of the session: another shim may do
 }
 
 // Launcher starts shims, each as the user of its session. It implements

@@ -156,16 +156,19 @@ func (in *inner) framed(deadline time.Time) error {
 	return a.Failure
 }
 
+// errDied says that a process of the sandbox was killed by somebody.
+var errDied = errors.New("a process of the sandbox has ended")
+
 // build sends the spec and returns when all of it is mounted.
 func (in *inner) build(spec holder.Spec, layers []*os.File, deadline time.Time) (warnings []string, err error) {
 	_ = in.mounter.SetDeadline(deadline)
 	if err := holder.SendSpec(in.mounter, spec, layers); err != nil {
-		return nil, fmt.Errorf("send the spec to the mounter: %w", err)
+		return nil, fmt.Errorf("%w: send the spec to the mounter: %w", errDied, err)
 	}
 	a, err := hear(in.mounter)
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, errors.New("the mounter ended without an answer")
+		return nil, fmt.Errorf("%w: the mounter gave no answer", errDied)
 	case err != nil:
 		return nil, fmt.Errorf("hear from the mounter: %w", err)
 	case a.Failure != nil:

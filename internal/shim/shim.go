@@ -69,7 +69,7 @@ func Main() int {
 	if err != nil {
 		s.end()
 		out = failure(err)
-		out.Early = early != nil
+		out.Early = early != nil || errors.Is(err, errDied)
 	}
 	begun() // from here on the launcher may go
 	answered := gob.NewEncoder(conn).Encode(out)
@@ -238,11 +238,11 @@ func (s *shim) identify(deadline time.Time) error {
 func (s *shim) lives() error {
 	select {
 	case <-s.inner.ended:
-		return errors.New("the sandbox ended while it waited")
+		return fmt.Errorf("%w: bubblewrap", errDied)
 	default:
 	}
 	if gone(s.inner.mounter) {
-		return errors.New("the mounter ended while it waited")
+		return fmt.Errorf("%w: the mounter", errDied)
 	}
 	return nil
 }
