@@ -126,22 +126,46 @@ func (b *box) all(t *testing.T) []process {
 	return out
 }
 
-// processes lists those of sessions: a shim and a holder wait for the next one.
+// processes lists those of sessions: one shim waits for the next one, with its sandbox.
 func (b *box) processes(t *testing.T) []string {
 	t.Helper()
+	all := b.all(t)
+	spare := b.spare(all)
 	var out []string
-	spare := map[string]bool{"sbxd shim": true, "sbxd holder": true}
-	for _, p := range b.all(t) {
-		switch {
-		case b.daemon != nil && p.pid == b.daemon.Process.Pid:
-		case spare[p.line] && p.parent != os.Getpid():
-			spare[p.line] = false // one of each
-		default:
+	for _, p := range all {
+		if (b.daemon == nil || p.pid != b.daemon.Process.Pid) && !spare[p.pid] {
 			out = append(out, "process "+p.line)
 		}
 	}
 	slices.Sort(out)
 	return out
+}
+
+// spare returns the processes of the waiting shim: the one of the daemon's whose mounter
+// has yet to come, or to end.
+func (b *box) spare(all []process) map[int]bool {
+	below := func(root int) map[int]bool {
+		tree := map[int]bool{root: true}
+		for _, p := range all { // parents come before their children
+			tree[p.pid] = tree[p.pid] || tree[p.parent]
+		}
+		return tree
+	}
+	for _, shim := range all {
+		if shim.line != "sbxd shim" || b.daemon == nil || shim.parent != b.daemon.Process.Pid {
+			continue
+		}
+		tree, session := below(shim.pid), false
+		mounter := false
+		for _, p := range all {
+			session = session || tree[p.pid] && strings.HasPrefix(p.line, "bwrap ")
+			mounter = mounter || tree[p.pid] && p.line == "sbxd mounter"
+		}
+		if !session || mounter {
+			return tree
+		}
+	}
+	return nil
 }
 
 // children lists the processes of this machine by their parents.

@@ -78,10 +78,10 @@ func TestACallerThatGivesUp(t *testing.T) {
 	f := newFaulty(t)
 	before := f.used(t)
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGKILL} {
-		f.set(t, "holder.views:1:stop")
+		f.set(t, "mounter.views:1:stop")
 		cmd := f.cmd("start", "--project", f.project)
 		must(t, cmd.Start())
-		f.stopped(t, "sbxd holder")
+		f.stopped(t, "sbxd mounter")
 		f.set(t, "")
 		must(t, cmd.Process.Signal(sig))
 		_ = cmd.Wait()

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sbxd/sbxd/internal/feature"
 )
 
 // faulty is a box whose processes meet the faults that its file names.
@@ -21,12 +23,15 @@ type faulty struct {
 
 func newFaulty(t *testing.T) *faulty {
 	t.Helper()
-	dir := filepath.Join(t.TempDir())
+	// Not below /tmp, which is another one for the mounter.
+	dir, err := os.MkdirTemp("/var/tmp", "sbxt-fault")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	f := &faulty{faults: filepath.Join(dir, "faults"), log: filepath.Join(dir, "log")}
-	for _, d := range []string{dir, filepath.Dir(dir)} {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
 	}
 	for _, name := range []string{f.faults, f.log} {
 		if err := os.WriteFile(name, nil, 0o666); err != nil {
@@ -36,7 +41,8 @@ func newFaulty(t *testing.T) *faulty {
 			t.Fatal(err)
 		}
 	}
-	f.box = launched(t, "SBXD_FAULT=@"+f.faults, "SBXD_FAULT_LOG="+f.log)
+	// Without a spare shim a start does everything itself.
+	f.box = launched(t, "SBXD_FAULT=@"+f.faults, "SBXD_FAULT_LOG="+f.log, "SBXD_TEST_WITHOUT="+strings.Trim(os.Getenv("SBXD_TEST_WITHOUT")+","+feature.SpareShim, ","))
 	return f
 }
 
@@ -172,7 +178,7 @@ func (f *faulty) stopped(t *testing.T, line string) (pid int) {
 func TestAHolderKilledInAStart(t *testing.T) {
 	f := newFaulty(t)
 	before := f.used(t)
-	for i, op := range []string{"holder.open", "holder.views", "holder.finish", "holder.finish", "holder.finish", "holder.finish"} {
+	for i, op := range []string{"holder.stage", "holder.base", "holder.share", "holder.share", "holder.share", "holder.share"} {
 		f.set(t, op+":1:stop")
 		started := make(chan string)
 		go func() {
@@ -202,13 +208,13 @@ func TestAHolderKilledInAStart(t *testing.T) {
 func TestADaemonKilledWhileAHolderHangs(t *testing.T) {
 	f := newFaulty(t)
 	before := f.used(t)
-	f.set(t, "holder.views:1:stop")
+	f.set(t, "mounter.views:1:stop")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		f.failingStart(t, "the daemon is killed")
 	}()
-	f.stopped(t, "sbxd holder")
+	f.stopped(t, "sbxd mounter")
 	f.killDaemon(t)
 	<-done
 	f.set(t, "")
