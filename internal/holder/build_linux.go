@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/mnt"
 )
 
 // The two empty objects that every mask shows.
@@ -50,6 +52,7 @@ func (b *builder) build() error {
 		{"nested", b.mountNested},
 		{"masks", b.applySteps},
 		{"finish", b.finish},
+		{"seal", b.seal},
 	})
 }
 
@@ -129,4 +132,9 @@ func (b *builder) finish() error {
 		return err
 	}
 	return move(file, at)
+}
+
+// seal ends the propagation: nothing reaches the sandbox any more.
+func (b *builder) seal() error {
+	return mnt.SetPropagation(int(b.root.Fd()), unix.MS_PRIVATE, true)
 }

@@ -7,8 +7,9 @@
 // namespace. The holder puts the Frame together, the part of the root that all sessions
 // of a user have, below one small tmpfs, and becomes bubblewrap, which binds it. The
 // mounter waits for the Spec and lays the rest into the same tree; its mounts reach the
-// sandbox by propagation, one way (mount_namespaces(7), slave mounts), and it ends. Until
-// then nothing runs in the sandbox but a guest without commands.
+// sandbox by propagation, one way (mount_namespaces(7), slave mounts). Then it seals the
+// tree, so that nothing more ever comes, and ends; until then nothing runs in the sandbox
+// but a guest without commands.
 //
 // It knows mounts and the order in which they are laid. It must not know why a path
 // is masked (package masks decides), nor anything of the daemon.
