@@ -1,13 +1,8 @@
 package holder
 
 import (
-	"bytes"
-	"encoding/gob"
 	"errors"
-	"fmt"
 	"io"
-	"net"
-	"os"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
@@ -31,7 +26,7 @@ type View struct {
 	Label string
 	// Pins is a directory of placeholders, the lowest layer; "": none are needed.
 	Pins string
-	// Layer is the number, from 1, of the file of SendSpec that holds a detached clone of
+	// Layer is the number, from 1, of the descriptor that comes with the Spec and holds a detached clone of
 	// the directory without the mounts below it; 0: none was needed.
 	Layer int
 }
@@ -65,14 +60,6 @@ type Spec struct {
 	Resume bool // the views' upper layers hold earlier work
 }
 
-// SendSpec gives the mounter its work. It answers once, with an Answer.
-func SendSpec(conn *net.UnixConn, spec Spec, layers []*os.File) error {
-	if err := SendFiles(conn, layers); err != nil {
-		return err
-	}
-	return gob.NewEncoder(conn).Encode(spec)
-}
-
 // maxSpec bounds a spec: 100,000 mask steps of 4,000-byte paths do not fit and are
 // refused with a decode error, not with memory.
 const maxSpec = 256 << 20
@@ -82,12 +69,15 @@ const maxSpec = 256 << 20
 func MounterMain() int {
 	debug.SetGCPercent(-1) // it works for milliseconds
 	unix.Umask(0)
-	conn, err := connOf(mounterFD)
+	conn, err := ConnOf(mounterFD)
 	if err != nil {
 		return 1
 	}
-	rehearse()
-	spec, layers, err := receiveSpec(conn)
+	shim := NewChannel[Answer, Spec](conn, maxSpec)
+	if shim.Accept() != nil {
+		return 1
+	}
+	spec, layers, err := shim.ReceiveFiles()
 	if errors.Is(err, io.EOF) {
 		return 0
 	}
@@ -99,27 +89,8 @@ func MounterMain() int {
 	if err != nil {
 		a.Failure = failure(err)
 	}
-	if err := gob.NewEncoder(conn).Encode(a); err != nil {
+	if shim.Send(a, nil) != nil {
 		return 1
 	}
 	return 0
-}
-
-// rehearse reads a spec for nothing while there is time: gob finds out about a type the
-// first time it sees it.
-func rehearse() {
-	var b bytes.Buffer
-	var s Spec
-	_ = gob.NewEncoder(&b).Encode(Spec{Steps: []masks.Step{{}}})
-	_ = gob.NewDecoder(&b).Decode(&s)
-}
-
-func receiveSpec(conn *net.UnixConn) (spec Spec, layers []*os.File, err error) {
-	if layers, err = ReceiveFiles(conn); err != nil {
-		return spec, nil, err
-	}
-	if err = gob.NewDecoder(io.LimitReader(conn, maxSpec)).Decode(&spec); err != nil {
-		err = fmt.Errorf("read the spec: %w", err)
-	}
-	return spec, layers, err
 }

@@ -13,8 +13,8 @@ import (
 // maxFiles is more than anybody sends at once: a socket and two layers.
 const maxFiles = 8
 
-// SendFiles sends descriptors ahead of a message.
-func SendFiles(conn *net.UnixConn, files []*os.File) error {
+// sendFiles sends descriptors ahead of a message.
+func sendFiles(conn *net.UnixConn, files []*os.File) error {
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fds[i] = int(f.Fd())
@@ -29,8 +29,8 @@ func SendFiles(conn *net.UnixConn, files []*os.File) error {
 	return nil
 }
 
-// ReceiveFiles is the other half of SendFiles. io.EOF: there was nothing to come.
-func ReceiveFiles(conn *net.UnixConn) ([]*os.File, error) {
+// receiveFiles is the other half of sendFiles. io.EOF: there was nothing to come.
+func receiveFiles(conn *net.UnixConn) ([]*os.File, error) {
 	count := make([]byte, 1)
 	oob := make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, oobn, _, _, err := conn.ReadMsgUnix(count, oob)
@@ -58,8 +58,8 @@ func ReceiveFiles(conn *net.UnixConn) ([]*os.File, error) {
 	return files, err
 }
 
-// connOf makes a connection of an inherited descriptor.
-func connOf(fd int) (*net.UnixConn, error) {
+// ConnOf makes a connection of an inherited descriptor.
+func ConnOf(fd int) (*net.UnixConn, error) {
 	f := os.NewFile(uintptr(fd), "socket")
 	defer f.Close()
 	c, err := net.FileConn(f)

@@ -13,7 +13,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // environ is the environment of every command of the session: built from nothing, then
 // the names that the caller listed. The last of a name wins.
-func environ(r session.Record, given []string) []string {
+func environ(r session.Record, user string, given []string) []string {
 	env := []string{
 		"HOME=" + r.Home.Spelled,
 		"PATH=" + defaultPath,
@@ -22,8 +22,8 @@ func environ(r session.Record, given []string) []string {
 		fmt.Sprintf("XDG_RUNTIME_DIR=/run/user/%d", r.UID),
 		"SBXD_SESSION=" + string(r.ID),
 	}
-	if name := userName(r.UID); name != "" {
-		env = append(env, "USER="+name, "LOGNAME="+name)
+	if user != "" {
+		env = append(env, "USER="+user, "LOGNAME="+user)
 	}
 	return append(env, given...)
 }

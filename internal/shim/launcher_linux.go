@@ -2,7 +2,6 @@ package shim
 
 import (
 	"context"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
@@ -113,7 +112,7 @@ func (l *Launcher) start(ctx context.Context, r session.Record, launch session.L
 		}
 		out, err = s.launch(ctx, o, files)
 	}
-	defer s.conn.Close()
+	defer s.link.Close()
 	if err == nil && out.Error == "" {
 		go func() { _, _ = s.process.Wait() }() // no zombie while the daemon lives
 		return out.Running, nil
@@ -149,7 +148,9 @@ func needOf(r session.Record, p session.Policy, findings bwrap.Findings) (need, 
 type fresh struct {
 	need    need
 	process *os.Process
-	conn    *net.UnixConn
+	link    *holder.Channel[order, outcome]
+	ready   chan struct{} // closed when it takes an order, or err tells why not
+	err     error
 }
 
 // spawn starts a shim in a session of its own, as the session's user, with nothing of
@@ -175,7 +176,12 @@ func spawn(n need) (*fresh, error) {
 		_ = mine.Close()
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
-	return &fresh{need: n, process: p, conn: mine}, nil
+	s := &fresh{need: n, process: p, link: holder.NewChannel[order, outcome](mine, maxAnswer), ready: make(chan struct{})}
+	go func() {
+		defer close(s.ready)
+		s.err = s.link.Open()
+	}()
+	return s, nil
 }
 
 // credential is what root gives to a process of a session's user; anybody else is that
@@ -207,16 +213,15 @@ var errNoSpare = errors.New("no spare shim")
 
 // launch hands the order over and waits for the answer; ctx bounds both.
 func (s *fresh) launch(ctx context.Context, o order, files []*os.File) (outcome, error) {
-	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = s.link.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	var out outcome
-	if err := holder.SendFiles(s.conn, files); err != nil {
-		return out, err
+	if <-s.ready; s.err != nil {
+		return outcome{}, s.err
 	}
-	if err := gob.NewEncoder(s.conn).Encode(o); err != nil {
-		return out, fmt.Errorf("send the order: %w", err)
+	if err := s.link.Send(o, files); err != nil {
+		return outcome{}, fmt.Errorf("send the order: %w", err)
 	}
-	err := gob.NewDecoder(io.LimitReader(s.conn, maxAnswer)).Decode(&out)
+	out, err := s.link.Receive()
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}

@@ -2,9 +2,9 @@ package shim
 
 import (
 	"errors"
-	"net"
 	"os"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +17,7 @@ func mind() (begun func()) {
 	// A descriptor and a thread of its own: what the launcher sends is not for it.
 	fd, err := unix.FcntlInt(launchFD, unix.F_DUPFD_CLOEXEC, launchFD+1)
 	if err != nil {
-		return func() {} // no launcher, which launchConn tells
+		return func() {} // no launcher, which Main finds out
 	}
 	go func() {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
@@ -40,7 +40,7 @@ func mind() (begun func()) {
 }
 
 // gone reports whether the other end of conn was closed.
-func gone(conn *net.UnixConn) bool {
+func gone(conn syscall.Conn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return true
@@ -53,18 +53,4 @@ func gone(conn *net.UnixConn) bool {
 		return true
 	}
 	return fds[0].Revents != 0
-}
-
-func launchConn() (*net.UnixConn, error) {
-	f := os.NewFile(launchFD, "launch")
-	defer f.Close()
-	c, err := net.FileConn(f)
-	if err != nil {
-		return nil, err
-	}
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		return nil, errors.New("descriptor 3 is no unix socket")
-	}
-	return u, nil
 }

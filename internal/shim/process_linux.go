@@ -23,7 +23,7 @@ type inner struct {
 	process *os.Process
 	ended   chan struct{} // closed when the process has ended, and what it left as well
 	control *net.UnixConn // what went wrong before bubblewrap
-	mounter *net.UnixConn // the spec goes in, the answer comes out
+	mounter *holder.Channel[holder.Spec, holder.Answer]
 	guest   *net.UnixConn // frames of the guest
 	status  *os.File      // bubblewrap's --json-status-fd
 	stderr  *tail         // what holder, bubblewrap and guest say to nobody
@@ -60,9 +60,11 @@ func startHolder(frame holder.Frame) (in *inner, err error) {
 		return in, fmt.Errorf("make the status pipe: %w", err)
 	}
 	theirs = append(theirs, status)
-	if err := pair(&in.mounter, "mounter"); err != nil {
+	var mounter *net.UnixConn
+	if err := pair(&mounter, "mounter"); err != nil {
 		return in, err
 	}
+	in.mounter = holder.NewChannel[holder.Spec, holder.Answer](mounter, maxAnswer)
 	words, err := in.listen()
 	if err != nil {
 		return in, err
@@ -146,7 +148,8 @@ func lastCap() uintptr {
 // framed returns when the holder has become bubblewrap.
 func (in *inner) framed(deadline time.Time) error {
 	_ = in.control.SetReadDeadline(deadline)
-	a, err := hear(in.control)
+	var a holder.Answer
+	err := gob.NewDecoder(io.LimitReader(in.control, maxAnswer)).Decode(&a)
 	switch {
 	case errors.Is(err, io.EOF): // closed by execve
 		return nil
@@ -162,24 +165,31 @@ var errDied = errors.New("a process of the sandbox has ended")
 // build sends the spec and returns when all of it is mounted.
 func (in *inner) build(spec holder.Spec, layers []*os.File, deadline time.Time) (warnings []string, err error) {
 	_ = in.mounter.SetDeadline(deadline)
-	if err := holder.SendSpec(in.mounter, spec, layers); err != nil {
+	if layers == nil {
+		layers = []*os.File{}
+	}
+	if err := in.mounter.Send(spec, layers); err != nil {
 		return nil, fmt.Errorf("%w: send the spec to the mounter: %w", errDied, err)
 	}
-	a, err := hear(in.mounter)
+	a, err := in.mounter.Receive()
 	switch {
-	case errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("%w: the mounter gave no answer", errDied)
-	case err != nil:
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, fmt.Errorf("hear from the mounter: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: the mounter gave no answer: %w", errDied, err)
 	case a.Failure != nil:
 		return a.Warnings, a.Failure
 	}
 	return a.Warnings, nil
 }
 
-func hear(conn net.Conn) (a holder.Answer, err error) {
-	err = gob.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&a)
-	return a, err
+// meet waits for the mounter.
+func (in *inner) meet(deadline time.Time) error {
+	_ = in.mounter.SetDeadline(deadline)
+	if err := in.mounter.Open(); err != nil {
+		return fmt.Errorf("hear from the mounter: %w", err)
+	}
+	return nil
 }
 
 // maxAnswer bounds what holder and mounter may say: their warnings.
@@ -218,10 +228,13 @@ func (in *inner) kill() {
 }
 
 func (in *inner) close() {
-	for _, c := range []*net.UnixConn{in.control, in.mounter, in.guest} {
+	for _, c := range []*net.UnixConn{in.control, in.guest} {
 		if c != nil {
 			_ = c.Close()
 		}
+	}
+	if in.mounter != nil {
+		_ = in.mounter.Close()
 	}
 	if in.status != nil {
 		_ = in.status.Close()

@@ -83,7 +83,7 @@ func sandboxOf(frame holder.Frame) (s *shim, err error) {
 		return s, err
 	}
 	deadline := time.Now().Add(20 * time.Second)
-	for _, do := range []func(time.Time) error{s.inner.framed, s.identify, s.greet} {
+	for _, do := range []func(time.Time) error{s.inner.framed, s.identify, s.inner.meet, s.greet} {
 		if err := do(deadline); err != nil {
 			s.inner.kill()
 			return s, err

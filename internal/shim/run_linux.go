@@ -22,7 +22,7 @@ func (s *shim) open(running session.Running) (err error) {
 		return fmt.Errorf("open the log of the session's commands: %w", err)
 	}
 	s.execs = NewExecs(s.guest, s.log, ExecOptions{
-		Env:     environ(s.record, s.launch.Env),
+		Env:     environ(s.record, s.user, s.launch.Env),
 		Project: s.record.Project.Spelled,
 		Running: running,
 		Kill:    func() { _ = s.inner.process.Kill() },

@@ -13,10 +13,8 @@
 package shim
 
 import (
-	"encoding/gob"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -47,14 +45,18 @@ func Main() int {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 	begun := mind()
-	conn, err := launchConn()
+	conn, err := holder.ConnOf(launchFD)
 	if err != nil {
+		return 1
+	}
+	launcher := holder.NewChannel[outcome, order](conn, maxOrder)
+	if err := launcher.Accept(); err != nil {
 		return 1
 	}
 	s := &shim{}
 	early := s.prepare()
-	o, files, err := receive(conn)
-	if err != nil {
+	o, files, err := launcher.ReceiveFiles()
+	if err != nil || len(files) != len(o.Layers)+1 { // the listening socket first, then the layers
 		s.end()
 		return 1 // the launcher went away: nobody to tell
 	}
@@ -72,7 +74,7 @@ func Main() int {
 		out.Early = early != nil || errors.Is(err, errDied)
 	}
 	begun() // from here on the launcher may go
-	answered := gob.NewEncoder(conn).Encode(out)
+	answered := launcher.Send(out, nil)
 	_ = conn.Close()
 	if err != nil {
 		return 1
@@ -83,19 +85,6 @@ func Main() int {
 	}
 	s.serve()
 	return 0
-}
-
-// receive reads the order and the descriptors that came with it: the session's
-// listening socket first, then the layers.
-func receive(conn *net.UnixConn) (o order, files []*os.File, err error) {
-	if files, err = holder.ReceiveFiles(conn); err != nil {
-		return o, nil, err
-	}
-	err = gob.NewDecoder(io.LimitReader(conn, maxOrder)).Decode(&o)
-	if err == nil && len(files) != len(o.Layers)+1 {
-		err = errors.New("descriptors and order do not match")
-	}
-	return o, files, err
 }
 
 // maxOrder bounds an order in bytes: a record with its rules.
@@ -125,6 +114,7 @@ type shim struct {
 	inner    *inner
 	running  session.Running
 	guest    *wire.Conn
+	user     string   // login name, "" for a uid without one
 	missing  []string // security layers that this host lacks
 	warnings []string
 
@@ -168,9 +158,10 @@ func (s *shim) prepare() (err error) {
 		{"hide", func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }},
 		{"frame", func() error { return s.inner.framed(deadline) }},
 		{"bwrap", func() error { return s.identify(deadline) }},
+		{"mounter", func() error { return s.inner.meet(deadline) }},
 		{"guest", func() error { return s.greet(deadline) }},
 		{"lock", s.lock},
-		{"rehearse", rehearse},
+		{"rehearse", s.rehearse},
 	})
 }
 

@@ -77,7 +77,7 @@ func (l *Launcher) Close() {
 // end ends a shim that has no session. It gets a moment to end by itself, and with it
 // what it has started: a payload whose monitor was killed with the shim has no parent.
 func (s *fresh) end() {
-	_ = s.conn.Close()
+	_ = s.link.Close()
 	ended := time.AfterFunc(killTimeout, func() { _ = s.process.Signal(syscall.SIGKILL) })
 	defer ended.Stop()
 	_, _ = s.process.Wait()

@@ -82,7 +82,9 @@ func TestASpareThatDoesNotFitIsNotUsed(t *testing.T) {
 	for name, change := range map[string]func(*session.Record, *session.Launch, *fresh){
 		"size": func(_ *session.Record, l *session.Launch, _ *fresh) { l.Policy.TmpSize = 8 << 20 },
 		"host": func(_ *session.Record, _ *session.Launch, s *fresh) { s.need.host[0]++ },
-		"user": func(_ *session.Record, _ *session.Launch, s *fresh) { s.need.cred.Groups = append(s.need.cred.Groups, 4711) },
+		"user": func(_ *session.Record, _ *session.Launch, s *fresh) {
+			s.need.cred.Groups = append(s.need.cred.Groups, 4711)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, r, launch := sessionBox(t)

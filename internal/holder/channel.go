@@ -1,0 +1,69 @@
+package holder
+
+import (
+	"encoding/gob"
+	"io"
+	"net"
+	"os"
+)
+
+// Channel is a connection on which each side sends values of one type, and descriptors
+// before them. Gob tells and learns a type once a stream, which takes as long as the rest
+// of a message; so the two sides exchange a value that means nothing while nobody waits for
+// them: one by Open, the other by Accept, before anything else.
+type Channel[Out, In any] struct {
+	*net.UnixConn
+	enc *gob.Encoder
+	dec *gob.Decoder
+}
+
+// NewChannel returns a channel that takes at most limit bytes from the other side.
+func NewChannel[Out, In any](conn *net.UnixConn, limit int64) *Channel[Out, In] {
+	return &Channel[Out, In]{conn, gob.NewEncoder(conn), gob.NewDecoder(io.LimitReader(conn, limit))}
+}
+
+// Open begins, and waits for the other side to Accept. Only this side sends descriptors.
+func (c *Channel[Out, In]) Open() error {
+	var out Out
+	if err := c.enc.Encode(&out); err != nil {
+		return err
+	}
+	_, err := c.Receive()
+	return err
+}
+
+// Accept is the other half of Open.
+func (c *Channel[Out, In]) Accept() error {
+	if _, err := c.Receive(); err != nil {
+		return err
+	}
+	var out Out
+	return c.enc.Encode(&out)
+}
+
+// Send sends a value with descriptors before it, if files is not nil.
+func (c *Channel[Out, In]) Send(out Out, files []*os.File) error {
+	if files != nil {
+		if err := sendFiles(c.UnixConn, files); err != nil {
+			return err
+		}
+	}
+	return c.enc.Encode(&out)
+}
+
+// Receive waits for a value. io.EOF: the other side ended without one.
+func (c *Channel[Out, In]) Receive() (in In, err error) {
+	err = c.dec.Decode(&in)
+	return in, err
+}
+
+// ReceiveFiles is Receive for the first value after Accept, which descriptors come with.
+func (c *Channel[Out, In]) ReceiveFiles() (in In, files []*os.File, err error) {
+	// The other side sent nothing between Open and this, so the decoder has read no byte
+	// ahead, and the descriptors are still with theirs.
+	if files, err = receiveFiles(c.UnixConn); err != nil {
+		return in, nil, err
+	}
+	in, err = c.Receive()
+	return in, files, err
+}
