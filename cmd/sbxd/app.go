@@ -68,12 +68,13 @@ func newRoot(a *app, args ...string) *cobra.Command {
 			if len(args) == 0 {
 				return c.Help()
 			}
-			return usagef("there is no command %q%s", args[0], didYouMean(c.SuggestionsFor(args[0])))
+			return noCommand(c, args[0])
 		},
 	}
 	root.PersistentFlags().StringVar(&a.socket, "socket", "", "API `socket` (else $SBXD_SOCKET, the configuration, the user's, the system's)")
 	root.PersistentFlags().StringVar(&a.config, "config", "", "configuration `file` instead of the usual ones (else $SBXD_CONFIG)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
+	root.SetHelpCommand(newHelp())
 	for _, c := range commands {
 		if len(args) > 0 && known(args[0]) && c.name != args[0] {
 			continue
@@ -112,13 +113,6 @@ func help(c *cobra.Command, more ...int) *cobra.Command {
 	}
 	c.SetUsageTemplate(strings.TrimRight(c.UsageTemplate(), "\n") + b.String())
 	return c
-}
-
-func didYouMean(names []string) string {
-	if len(names) == 0 {
-		return "; see sbxd --help"
-	}
-	return "; did you mean " + strings.Join(names, " or ") + "?"
 }
 
 // wrap breaks a paragraph into lines that fit a terminal of 80 columns.

@@ -24,7 +24,7 @@ func noArgs(c *cobra.Command, args []string) error {
 func group(c *cobra.Command) *cobra.Command {
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usagef("there is no command %q below %s; see %[2]s --help", args[0], c.CommandPath())
+			return noCommand(c, args[0])
 		}
 		return nil
 	}
