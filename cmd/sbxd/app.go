@@ -58,6 +58,7 @@ func known(name string) bool {
 // command only that one is made: making all costs a third of a millisecond, which an
 // exec would pay each time.
 func newRoot(a *app, args ...string) *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:           "sbxd",
 		Short:         "Run coding agents in sandboxes; land what they did when you say so",
@@ -65,12 +66,16 @@ func newRoot(a *app, args ...string) *cobra.Command {
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs, // a word that is no command is answered by RunE
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return c.Help()
+			switch {
+			case len(args) > 0:
+				return noCommand(c, args[0])
+			case version:
+				return printVersion(a)
 			}
-			return noCommand(c, args[0])
+			return c.Help()
 		},
 	}
+	root.Flags().BoolVar(&version, "version", false, "print the version")
 	root.PersistentFlags().StringVar(&a.socket, "socket", "", "API `socket` (else $SBXD_SOCKET, the configuration, the user's, the system's)")
 	root.PersistentFlags().StringVar(&a.config, "config", "", "configuration `file` instead of the usual ones (else $SBXD_CONFIG)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })

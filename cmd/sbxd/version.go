@@ -37,11 +37,10 @@ func newVersion(a *app) *cobra.Command {
 		Short: "Print the version; with --json also what this machine offers",
 		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			b := buildInfo()
 			if !asJSON {
-				_, err := fmt.Fprintln(a.out, strings.TrimSpace("sbxd "+b.Version+" "+b.Commit))
-				return err
+				return printVersion(a)
 			}
+			b := buildInfo()
 			b.Kernel, b.Bwrap = kernelName(), bwrapVersion(c.Context())
 			b.Features = features()
 			return printJSON(a.out, b)
@@ -49,6 +48,13 @@ func newVersion(a *app) *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print everything as JSON")
 	return help(c)
+}
+
+// printVersion is also what `sbxd --version` does.
+func printVersion(a *app) error {
+	b := buildInfo()
+	_, err := fmt.Fprintln(a.out, strings.TrimSpace("sbxd "+b.Version+" "+b.Commit))
+	return err
 }
 
 func buildInfo() build {
