@@ -16,7 +16,8 @@ func newDiff(a *app) *cobra.Command {
 		Short: "Show what a session changed",
 		Long: "Ends with the changeset's id, which `sbxd land --expect` takes. " +
 			"Control characters in names and contents are escaped; --json has every name as it is.",
-		Args: oneArg("session"),
+		Args:              oneArg("session"),
+		ValidArgsFunction: argument(0, a.sessions(), false),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := interruptible(c.Context())
 			defer stop()

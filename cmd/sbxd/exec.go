@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/session"
 )
 
 // execOptions say how a command runs in a session.
@@ -48,6 +49,7 @@ func newExec(a *app) *cobra.Command {
 			}
 			return wantCommand(c, args[1:], o.attach)
 		},
+		ValidArgsFunction: argument(0, a.sessions(session.Alive), true),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {

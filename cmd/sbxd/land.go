@@ -28,6 +28,8 @@ func newLand(a *app) *cobra.Command {
 			"The landing's id is printed, which `sbxd undo` takes.",
 		Example: "  sbxd land $S\n  sbxd land --yes --expect $CHANGESET $S",
 		Args:    oneArg("session"),
+
+		ValidArgsFunction: argument(0, a.sessions(), false),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := interruptible(c.Context())
 			defer stop()

@@ -34,6 +34,7 @@ func newPolicyExplain(a *app) *cobra.Command {
 			}
 			return nil
 		},
+		ValidArgsFunction: argument(1, a.sessions(), true),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := interruptible(c.Context())
 			defer stop()

@@ -34,6 +34,7 @@ func newRun(a *app) *cobra.Command {
 		},
 	}
 	start.addFlags(c.Flags())
+	completeStart(a, c)
 	o.addFlags(c.Flags())
 	return help(afterDashes(c), execCodes...)
 }

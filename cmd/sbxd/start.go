@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/session"
 )
 
 // startOptions are what start and run know about a session that is not there yet.
@@ -43,6 +44,13 @@ func (o *startOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.backend, "backend", "", "auto, kernel or unionfs (default auto)")
 	f.StringVar(&o.network, "network", "", "off or open (default off)")
 	f.StringVar(&o.runAs, "run-as", "", "as root: the `USER` whose session it is (default: the daemon's --run-as)")
+}
+
+// completeStart completes values of the flags that startOptions added to c.
+func completeStart(a *app, c *cobra.Command) {
+	completeFlags(c, map[string]completer{
+		"agent": a.agents, "parent": a.sessions(session.Alive), "project": directories,
+	})
 }
 
 // addRuleFlags adds the flags of path rules.
@@ -82,6 +90,7 @@ func newStart(a *app) *cobra.Command {
 		},
 	}
 	o.addFlags(c.Flags())
+	completeStart(a, c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print the whole session")
 	return help(c, api.ExitRefused, api.ExitBusy, api.ExitNotFound, api.ExitDenied, api.ExitNoDaemon)
 }

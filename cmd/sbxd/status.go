@@ -26,6 +26,7 @@ func newStatus(a *app) *cobra.Command {
 			}
 			return oneArg("session")(c, args)
 		},
+		ValidArgsFunction: argument(0, a.sessions(), false),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := interruptible(c.Context())
 			defer stop()

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/session"
 )
 
 func newStop(a *app) *cobra.Command {
@@ -13,6 +14,8 @@ func newStop(a *app) *cobra.Command {
 		Use:   "stop SESSION",
 		Short: "End every process of a session; its work is kept",
 		Long:  "`sbxd resume` starts it again.",
+
+		ValidArgsFunction: argument(0, a.sessions(), false),
 	}, (*api.Client).Stop)
 }
 
@@ -21,6 +24,8 @@ func newResume(a *app) *cobra.Command {
 		Use:   "resume SESSION",
 		Short: "Start a stopped session again",
 		Long:  "Its work is there as it was; the policy is read anew.",
+
+		ValidArgsFunction: argument(0, a.sessions(session.Stopped), false),
 	}, (*api.Client).Resume)
 }
 
@@ -56,6 +61,8 @@ func newRemove(a *app) *cobra.Command {
 		Short: "Stop a session and remove it with its work",
 		Long:  "Refuses while the session has changes that did not land.",
 		Args:  oneArg("session"),
+
+		ValidArgsFunction: argument(0, a.sessions(), false),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := interruptible(c.Context())
 			defer stop()

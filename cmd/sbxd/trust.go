@@ -16,7 +16,8 @@ func newTrust(a *app) *cobra.Command {
 		Short: "Let a project's own .sbxd.toml count, as it is now",
 		Long: "Look at it first. It can only take something away from sessions: paths that are hidden or read-only, the network. " +
 			"A file with a fault is not trusted; another content or another directory has to be trusted anew.",
-		Args: oneArg("directory"),
+		Args:              oneArg("directory"),
+		ValidArgsFunction: argument(0, directories, false),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := interruptible(c.Context())
 			defer stop()

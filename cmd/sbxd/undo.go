@@ -13,6 +13,8 @@ func newUndo(a *app) *cobra.Command {
 		Short: "Take a landing back",
 		Long:  "Shows what will change and asks. What was changed after the landing is a conflict, never lost.",
 		Args:  oneArg("landing"),
+
+		ValidArgsFunction: argument(0, a.landings(), false),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := interruptible(c.Context())
 			defer stop()
