@@ -104,8 +104,9 @@ type Event struct {
 	// Offset is the number of output bytes before Data, over both channels.
 	Offset int64 `json:"offset,omitempty"`
 	// Code is the exit code as `docker exec` gives it: the command's own, 125 ours,
-	// 126 not executable, 127 not found, 128+n ended by signal n.
-	Code    int    `json:"code"`
+	// 126 not executable, 127 not found, 128+n ended by signal n. Only exit and error
+	// have one; a command that did well ends with a code of 0, not without one.
+	Code    *int   `json:"code,omitempty"`
 	Signal  string `json:"signal,omitempty"` // name: INT, TERM, KILL, …
 	Rows    uint16 `json:"rows,omitempty"`
 	Cols    uint16 `json:"cols,omitempty"`

@@ -219,10 +219,14 @@ func (x *execution) event(e Event) (*Exit, error) {
 	case "lost":
 		x.lost += e.Lost
 		x.have += e.Lost
-	case "exit":
-		return &Exit{Exec: x.exec, Code: e.Code, Signal: e.Signal, Lost: x.lost}, nil
-	case "error":
-		return nil, &Error{Code: e.Code, Message: e.Message}
+	case "exit", "error":
+		if e.Code == nil {
+			return nil, &Error{Code: ExitFailed, Message: "the daemon's event of type " + e.Type + " has no code"}
+		}
+		if e.Type == "error" {
+			return nil, &Error{Code: *e.Code, Message: e.Message}
+		}
+		return &Exit{Exec: x.exec, Code: *e.Code, Signal: e.Signal, Lost: x.lost}, nil
 	}
 	return nil, nil
 }

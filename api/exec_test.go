@@ -34,7 +34,7 @@ func TestDaemonGoesAwayInTheHandshake(t *testing.T) {
 		}
 		e := Event{Type: "started", Exec: "7"}
 		if n > 1 {
-			e = Event{Type: "exit", Exec: "7", Code: 5}
+			e = Event{Type: "exit", Exec: "7", Code: new(5)}
 		}
 		if err := writeJSON(r.Context(), ws, e); err != nil {
 			t.Error(err)

@@ -144,7 +144,7 @@ func (s *stream) message(m session.Msg, payload []byte, detach bool) (done bool,
 	case session.MsgCredit:
 		return false, s.client.event(api.Event{Type: "ack", Received: s.refill(m)})
 	case session.MsgExit:
-		e := api.Event{Type: "exit", Exec: m.Exec, Code: m.Code, Message: m.Message}
+		e := api.Event{Type: "exit", Exec: m.Exec, Code: &m.Code, Message: m.Message}
 		if m.Signal != 0 {
 			e.Signal = session.SignalName(m.Signal)
 		}

@@ -66,6 +66,9 @@ func TestExecWithCurl(t *testing.T) {
 	}
 	out := map[string]string{}
 	var last api.Event
+	if n := strings.Count(text, `"code"`); n != 1 {
+		t.Errorf("%d lines have a code, want the last alone:\n%s", n, text)
+	}
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
 		var e api.Event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
@@ -74,8 +77,11 @@ func TestExecWithCurl(t *testing.T) {
 		out[e.Type] += string(e.Data)
 		last = e
 	}
-	if out["stdout"] != "SOME TEXT\n" || out["stderr"] != "no\n" || last.Type != "exit" || last.Code != 4 {
+	if out["stdout"] != "SOME TEXT\n" || out["stderr"] != "no\n" || last.Type != "exit" || last.Code == nil || *last.Code != 4 {
 		t.Errorf("%q, then %+v", out, last)
+	}
+	if _, text := b.post("POST", "/v1/sessions/"+s.ID+"/exec", `{"argv":["true"]}`); !strings.HasSuffix(text, `{"type":"exit","exec":"2","code":0}`+"\n") {
+		t.Errorf("a command that did well: %s", text)
 	}
 	for name, c := range map[string]struct {
 		path, body string

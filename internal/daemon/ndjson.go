@@ -42,7 +42,7 @@ func (d *Daemon) postExec(w http.ResponseWriter, r *http.Request, c caller) (any
 			return nil, err
 		}
 		e := session.APIError(err)
-		_ = cl.event(api.Event{Type: "error", Code: e.Code, Message: e.Error()})
+		_ = cl.event(api.Event{Type: "error", Code: &e.Code, Message: e.Error()})
 	}
 	return streamed, nil
 }

@@ -40,7 +40,7 @@ func (d *Daemon) getExec(w http.ResponseWriter, r *http.Request, c caller) (any,
 	cl := &wsClient{ctx: ctx, ws: ws}
 	if err := d.serveExec(ctx, c, rec, cl); err != nil && ctx.Err() == nil {
 		e := session.APIError(err)
-		_ = cl.event(api.Event{Type: "error", Code: e.Code, Message: e.Error()})
+		_ = cl.event(api.Event{Type: "error", Code: &e.Code, Message: e.Error()})
 	}
 	if ctx.Err() == nil {
 		_ = ws.Close(websocket.StatusNormalClosure, "")
