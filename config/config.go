@@ -77,7 +77,7 @@ type Agent struct {
 // Path is a path of a rule as it was written, and where.
 type Path struct {
 	Text string
-	From string // "/etc/sbxd/config.toml:12", "--mask"
+	From string // "/etc/sbxd/config.toml:12"
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.

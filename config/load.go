@@ -32,8 +32,6 @@ type Sources struct {
 // Flags are values of the command line and the environment; they win.
 type Flags struct {
 	State, Socket, RunAs string
-	// Paths as in --mask; absolute or ~/….
-	Masks, FinalMasks, Carves, ReadOnly []string
 }
 
 // Warning is something that works, but maybe not as meant.
@@ -81,7 +79,7 @@ func Load(s Sources) (Config, []Warning, error) {
 			errs = append(errs, c.add(l, data))
 		}
 	}
-	errs = append(errs, c.addFlags(s.Flags)...)
+	c.addFlags(s.Flags)
 	errs = append(errs, c.resolve(s.Home)...)
 	errs = append(errs, c.together()...)
 	return c, c.warnings(), errors.Join(errs...)
@@ -210,7 +208,7 @@ func (c *Config) addAgent(name string, a Agent) {
 	c.Agents[name] = merged
 }
 
-func (c *Config) addFlags(f Flags) []error {
+func (c *Config) addFlags(f Flags) {
 	for key, v := range map[string]struct {
 		to   *string
 		from string
@@ -220,24 +218,4 @@ func (c *Config) addFlags(f Flags) []error {
 			c.from[key] = "--" + strings.ReplaceAll(key, "_", "-") + " or environment"
 		}
 	}
-	var errs []error
-	for _, list := range []struct {
-		flag string
-		to   *[]Path
-		from []string
-	}{
-		{"--mask", &c.Masks, f.Masks},
-		{"--final-mask", &c.FinalMasks, f.FinalMasks},
-		{"--carve", &c.Carves, f.Carves},
-		{"--ro", &c.ReadOnly, f.ReadOnly},
-	} {
-		for _, t := range list.from {
-			if err := checkPath(t); err != nil {
-				errs = append(errs, &Fault{File: list.flag, Message: err.Error()})
-				continue
-			}
-			*list.to = append(*list.to, Path{Text: t, From: list.flag})
-		}
-	}
-	return errs
 }

@@ -3,14 +3,14 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/config"
 	"github.com/sbxd/sbxd/internal/holder"
-	"github.com/sbxd/sbxd/masks"
+	"github.com/sbxd/sbxd/internal/worker"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -39,22 +39,22 @@ func newConfigCheck(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Read the configuration as the daemon does, and name every fault",
-		Long:  "Rules that are given as flags are checked as well, as `sbxd start` would take them.",
-		Args:  noArgs,
+		Long: "Rules that are given as flags are checked as well: a session of the working directory is planned with them as " +
+			"`sbxd start` would, and not started. Without such flags it is one of HOME. A rule that no session can take is refused.",
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			flags := config.Flags{Masks: o.masks, FinalMasks: o.finalMasks, Carves: o.carves, ReadOnly: o.readOnly}
-			cfg, warnings, err := config.Load(a.sources(flags))
+			cfg, warnings, err := config.Load(a.sources(config.Flags{}))
 			for _, w := range warnings {
 				_, _ = fmt.Fprintln(a.err, "sbxd: note:", visible(w.String()))
 			}
-			if err == nil {
-				err = a.checkRules(cfg)
+			if err != nil {
+				return faults(a, err)
 			}
-			return faults(a, err)
+			return a.checkRules(cfg, session.Given{Masks: o.masks, Carves: o.carves, FinalMasks: o.finalMasks, ReadOnly: o.readOnly})
 		},
 	}
 	o.addRuleFlags(c.Flags())
-	return help(c)
+	return help(c, api.ExitRefused, api.ExitNotFound, api.ExitDenied)
 }
 
 // faults prints each fault on a line of its own.
@@ -72,21 +72,48 @@ func faults(a *app, err error) error {
 	return status(api.ExitUsage)
 }
 
-// checkRules refuses rules that contradict the built-in ones or each other, whatever
-// the project.
-func (a *app) checkRules(cfg config.Config) error {
-	home := a.getenv("HOME")
-	real, err := filepath.EvalSymlinks(home)
-	if err != nil {
-		return fmt.Errorf("find HOME: %w", err)
+// checkRules plans a session with the rules of cfg and given, as a start does, and tells
+// why there can be none.
+func (a *app) checkRules(cfg config.Config, given session.Given) error {
+	project := a.getenv("HOME") // where nothing is given, nothing is relative
+	if len(given.Masks)+len(given.Carves)+len(given.FinalMasks)+len(given.ReadOnly) > 0 {
+		var err error
+		if project, err = absolute("."); err != nil {
+			return err
+		}
 	}
-	policy := policyOf(cfg)
-	rec := session.Record{Home: session.Place{Spelled: home, Real: real}}
-	rules, err := policy.RulesFor(rec)
+	w, err := a.planHere(cfg, project, given)
 	if err != nil {
 		return err
 	}
-	return masks.Check(masks.Input{Home: real, HomeSpelled: home, StateDirs: policy.StateDirs, Rules: rules})
+	return coded(worker.Check(w))
+}
+
+// coded gives an error the exit code that its kind has.
+func coded(err error) error {
+	if err == nil {
+		return nil
+	}
+	return session.APIError(err)
+}
+
+// planHere is what is planned of a session of the caller that works on project, with the
+// rules of given beside those of cfg. None is started.
+func (a *app) planHere(cfg config.Config, project string, given session.Given) (session.Work, error) {
+	opt := a.daemonOptions(cfg)
+	home := a.getenv("HOME")
+	w := session.Work{Record: session.Record{UID: os.Getuid(), Given: given}, Policy: policyOf(cfg), Root: opt.StateRoot}
+	w.Policy.StateDirs = append(a.ownFiles(cfg, home), opt.StateRoot, opt.RuntimeDir)
+	if st, err := os.Stat(home); err == nil && w.Record.UID == 0 {
+		w.Record.UID = int(st.Sys().(*syscall.Stat_t).Uid) // no session is root's: one of whoever has the HOME
+	}
+	w.Record.Home.Spelled, w.Record.Project.Spelled = home, project
+	places, err := session.Resolve(w)
+	if err != nil {
+		return w, err
+	}
+	err = w.Record.Use(places)
+	return w, coded(err)
 }
 
 func newConfigShow(a *app) *cobra.Command {

@@ -93,23 +93,19 @@ func (a *app) explainHere(path string) (api.Explanation, error) {
 	if err != nil {
 		return api.Explanation{}, fmt.Errorf("find the working directory: %w", err)
 	}
-	opt := a.daemonOptions(cfg)
-	p := policyOf(cfg)
-	p.StateDirs = append(a.ownFiles(cfg, a.getenv("HOME")), opt.StateRoot, opt.RuntimeDir)
-	rec := session.Record{UID: os.Getuid()}
-	if rec.UID == 0 {
+	if os.Getuid() == 0 {
 		return api.Explanation{}, &api.Error{
 			Code: api.ExitRefused, Message: "a session never runs as root, so there is none that would be started here",
 			Hint: "name a session, or ask as its user",
 		}
 	}
-	rec.Home.Spelled, rec.Project.Spelled = a.getenv("HOME"), project
-	places, err := session.Resolve(session.Work{Record: rec, Root: opt.StateRoot})
+	w, err := a.planHere(cfg, project, session.Given{})
 	if err != nil {
 		return api.Explanation{}, err
 	}
-	rec.Home, rec.Project = places.Home, places.Project
-	return worker.Explain(session.Work{Record: rec, Policy: p, Path: abs})
+	w.Path = abs
+	e, err := worker.Explain(w)
+	return e, coded(err)
 }
 
 func printExplanation(a *app, e api.Explanation) error {

@@ -20,6 +20,13 @@ var access = map[masks.Verdict]string{
 	masks.Own: "live", masks.Copied: "writable", masks.Absent: "absent",
 }
 
+// Check tells why no session could be w.Record under w.Policy: which rule is refused,
+// or why. It looks with the rights of the calling process.
+func Check(w session.Work) error {
+	_, err := maskPlan(w)
+	return err
+}
+
 func explain(_ context.Context, w session.Work) (any, error) { return Explain(w) }
 
 // Explain tells what the session w.Record makes of w.Path under w.Policy. It looks with
