@@ -236,10 +236,6 @@ func (s *stream) control(e api.Event) error {
 	return nil
 }
 
-func (d *Daemon) getExecs(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
-	rec, err := d.find(c, r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
+func (d *Daemon) getExecs(_ http.ResponseWriter, r *http.Request, c caller, rec session.Record) (any, error) {
 	return d.commands(r.Context(), rec)
 }

@@ -32,17 +32,17 @@ func (d *Daemon) endpoints() map[string]endpoint {
 	return map[string]endpoint{
 		"POST /sessions":               d.postSession,
 		"GET /sessions":                d.getSessions,
-		"GET /sessions/{id}":           d.getSession,
-		"DELETE /sessions/{id}":        d.deleteSession,
-		"POST /sessions/{id}/stop":     d.postStop,
-		"POST /sessions/{id}/resume":   d.postResume,
-		"GET /sessions/{id}/exec":      d.getExec,
-		"POST /sessions/{id}/exec":     d.postExec,
-		"GET /sessions/{id}/execs":     d.getExecs,
-		"GET /sessions/{id}/log/{cmd}": d.getLog,
-		"GET /sessions/{id}/diff":      d.getDiff,
-		"POST /sessions/{id}/land":     d.postLand,
-		"GET /sessions/{id}/explain":   d.getExplain,
+		"GET /sessions/{id}":           d.of(d.getSession),
+		"DELETE /sessions/{id}":        d.locked(d.deleteSession),
+		"POST /sessions/{id}/stop":     d.locked(d.postStop),
+		"POST /sessions/{id}/resume":   d.locked(d.postResume),
+		"GET /sessions/{id}/exec":      d.of(d.getExec),
+		"POST /sessions/{id}/exec":     d.of(d.postExec),
+		"GET /sessions/{id}/execs":     d.of(d.getExecs),
+		"GET /sessions/{id}/log/{cmd}": d.of(d.getLog),
+		"GET /sessions/{id}/diff":      d.of(d.getDiff),
+		"POST /sessions/{id}/land":     d.of(d.postLand),
+		"GET /sessions/{id}/explain":   d.of(d.getExplain),
 		"GET /lands":                   d.getLands,
 		"POST /lands/{landing}/undo":   d.postUndo,
 		"POST /sweep":                  d.postSweep,
@@ -173,6 +173,33 @@ func flag(r *http.Request, name string) (bool, error) {
 		return false, usage("the query's %s is %.20q: it has to be true or false", name, s)
 	}
 	return b, nil
+}
+
+// ofSession is an endpoint about one session, which is found already.
+type ofSession func(w http.ResponseWriter, r *http.Request, c caller, rec session.Record) (any, error)
+
+// of makes an endpoint that finds the session of the path's {id}.
+func (d *Daemon) of(e ofSession) endpoint {
+	return func(w http.ResponseWriter, r *http.Request, c caller) (any, error) {
+		rec, err := d.find(c, r.PathValue("id"))
+		if err != nil {
+			return nil, err
+		}
+		return e(w, r, c, rec)
+	}
+}
+
+// locked is of for an endpoint that holds the session's lock, and so has to read nothing
+// from the caller.
+func (d *Daemon) locked(e ofSession) endpoint {
+	return d.of(func(w http.ResponseWriter, r *http.Request, c caller, rec session.Record) (any, error) {
+		rec, unlock, err := d.lock(r.Context(), rec)
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+		return e(w, r, c, rec)
+	})
 }
 
 // lock takes the lock of a session, and reads its record again under it.

@@ -31,14 +31,10 @@ func (d *Daemon) work(ctx context.Context, op string, rec session.Record, w sess
 	return d.opt.Worker.Do(ctx, op, w, out)
 }
 
-func (d *Daemon) getDiff(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+func (d *Daemon) getDiff(_ http.ResponseWriter, r *http.Request, c caller, rec session.Record) (any, error) {
 	home, err := flag(r, "home")
 	text, err2 := flag(r, "text")
 	if err := errors.Join(err, err2); err != nil {
-		return nil, err
-	}
-	rec, err := d.find(c, r.PathValue("id"))
-	if err != nil {
 		return nil, err
 	}
 	var diff api.Diff
@@ -53,13 +49,9 @@ func (d *Daemon) getDiff(_ http.ResponseWriter, r *http.Request, c caller) (any,
 }
 
 // postLand lands. It is carried to its end when the caller goes away.
-func (d *Daemon) postLand(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+func (d *Daemon) postLand(_ http.ResponseWriter, r *http.Request, c caller, rec session.Record) (any, error) {
 	var req api.LandRequest
 	if err := decode(r, &req); err != nil {
-		return nil, err
-	}
-	rec, err := d.find(c, r.PathValue("id"))
-	if err != nil {
 		return nil, err
 	}
 	rec, unlock, err := d.lock(r.Context(), rec)
@@ -85,13 +77,9 @@ func planned(l api.Landing, err error) (any, error) {
 	return l, err
 }
 
-func (d *Daemon) getExplain(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+func (d *Daemon) getExplain(_ http.ResponseWriter, r *http.Request, c caller, rec session.Record) (any, error) {
 	path := r.URL.Query().Get("path")
 	if err := session.CheckPath("asked", path); err != nil {
-		return nil, err
-	}
-	rec, err := d.find(c, r.PathValue("id"))
-	if err != nil {
 		return nil, err
 	}
 	var e api.Explanation

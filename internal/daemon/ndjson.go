@@ -14,13 +14,9 @@ import (
 
 // postExec is the form of exec for curl: a JSON body, and an answer of JSON lines, one
 // an event.
-func (d *Daemon) postExec(w http.ResponseWriter, r *http.Request, c caller) (any, error) {
+func (d *Daemon) postExec(w http.ResponseWriter, r *http.Request, c caller, rec session.Record) (any, error) {
 	var req api.ExecRequest
 	if err := decode(r, &req); err != nil {
-		return nil, err
-	}
-	rec, err := d.find(c, r.PathValue("id"))
-	if err != nil {
 		return nil, err
 	}
 	if req.Stdin {
@@ -94,7 +90,7 @@ func (cl *lineClient) data(channel byte, offset int64, b []byte) error {
 
 // getLog streams the output of a command, both channels as they came. What a running
 // command has written so far is the end, unless follow is true.
-func (d *Daemon) getLog(w http.ResponseWriter, r *http.Request, c caller) (any, error) {
+func (d *Daemon) getLog(w http.ResponseWriter, r *http.Request, c caller, rec session.Record) (any, error) {
 	follow, err := flag(r, "follow")
 	if err != nil {
 		return nil, err
@@ -104,10 +100,6 @@ func (d *Daemon) getLog(w http.ResponseWriter, r *http.Request, c caller) (any, 
 		if from, err = strconv.ParseInt(s, 10, 64); err != nil || from < 0 {
 			return nil, usage("the query's from is %.20q: it has to be a number of bytes", s)
 		}
-	}
-	rec, err := d.find(c, r.PathValue("id"))
-	if err != nil {
-		return nil, err
 	}
 	cmd := r.PathValue("cmd")
 	end, err := d.outputOf(r.Context(), rec, cmd)

@@ -77,11 +77,7 @@ const (
 	diffTimeout = 30 * time.Second
 )
 
-func (d *Daemon) getSession(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
-	rec, err := d.find(c, r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
+func (d *Daemon) getSession(_ http.ResponseWriter, r *http.Request, c caller, rec session.Record) (any, error) {
 	s := d.show(rec)
 	d.count(r.Context(), rec, &s)
 	if n, err := d.unlanded(r.Context(), rec); err == nil {
@@ -103,20 +99,11 @@ func (d *Daemon) unlanded(ctx context.Context, rec session.Record) (int, error) 
 	return len(diff.Changes), nil
 }
 
-func (d *Daemon) postStop(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
-	rec, err := d.find(c, r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-	rec, unlock, err := d.lock(r.Context(), rec)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
+func (d *Daemon) postStop(_ http.ResponseWriter, r *http.Request, c caller, rec session.Record) (any, error) {
 	if rec.State == session.Stopped || rec.State == session.Archived {
 		return d.show(rec), nil
 	}
-	err = d.stop(context.WithoutCancel(r.Context()), &rec)
+	err := d.stop(context.WithoutCancel(r.Context()), &rec)
 	d.record(rec, c, "stop", "", err)
 	if err != nil {
 		return nil, err
@@ -145,17 +132,8 @@ func (d *Daemon) stop(ctx context.Context, rec *session.Record) error {
 	return d.move(rec, session.Stopped, "")
 }
 
-func (d *Daemon) postResume(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
-	rec, err := d.find(c, r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-	rec, unlock, err := d.lock(r.Context(), rec)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	err = d.resume(r.Context(), &rec)
+func (d *Daemon) postResume(_ http.ResponseWriter, r *http.Request, c caller, rec session.Record) (any, error) {
+	err := d.resume(r.Context(), &rec)
 	d.record(rec, c, "resume", "", err)
 	if err != nil {
 		return nil, err
@@ -211,20 +189,11 @@ func (d *Daemon) resume(ctx context.Context, rec *session.Record) error {
 	return nil
 }
 
-func (d *Daemon) deleteSession(_ http.ResponseWriter, r *http.Request, c caller) (any, error) {
+func (d *Daemon) deleteSession(_ http.ResponseWriter, r *http.Request, c caller, rec session.Record) (any, error) {
 	discard, err := flag(r, "discard")
 	if err != nil {
 		return nil, err
 	}
-	rec, err := d.find(c, r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-	rec, unlock, err := d.lock(r.Context(), rec)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
 	return nil, d.remove(context.WithoutCancel(r.Context()), c, rec, discard)
 }
 

@@ -19,11 +19,7 @@ const (
 )
 
 // getExec is the streaming form of exec. Once the WebSocket stands, errors travel in it.
-func (d *Daemon) getExec(w http.ResponseWriter, r *http.Request, c caller) (any, error) {
-	rec, err := d.find(c, r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
+func (d *Daemon) getExec(w http.ResponseWriter, r *http.Request, c caller, rec session.Record) (any, error) {
 	if err := running(rec); err != nil {
 		return nil, err
 	}
