@@ -135,7 +135,7 @@ type ShimStatus struct {
 	Running
 	Commands int `json:"commands"` // running now
 	// LogError is why the log does not take more, such as a full disk; output is then
-	// passed to attached clients as lost.
+	// passed to those who are attached and kept for nobody.
 	LogError string `json:"log_error,omitempty"`
 }
 

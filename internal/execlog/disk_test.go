@@ -152,15 +152,9 @@ func TestFullDisk(t *testing.T) {
 	if !testbox.Unshared(t) {
 		return
 	}
-	dir := testbox.TempDir(t)
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Unmount(dir, unix.MNT_DETACH)
+	dir := smallDisk(t, "64k")
 	l := open(t, dir, Options{Segment: 16 << 10})
 	s := create(t, l, "x")
-	r := s.Reader(0)
-	defer r.Close()
 	for i := range int64(30) {
 		s.Append(1, pattern(i*5000, 5000))
 	}

@@ -1,7 +1,8 @@
 // Package execlog keeps what the commands of one session printed and how they ended, in
 // one directory: an index with a line for each start and each end, and the output in
 // segments, which all commands share as a ring, the oldest dropped first. The one idea
-// is that a reader reads the files, live or later, so nobody holds output in memory.
+// is that a reader reads the files, live or later, so nobody holds output in memory; but
+// for what a full disk does not take, a little of which is held for readers that are there.
 //
 // It knows bytes, offsets and exit codes. It must not know who runs the commands, nor
 // who reads. One process writes; the files outlive it.
@@ -22,6 +23,9 @@ type Options struct {
 	Max     int64 // bytes of output files in all; 64 MiB
 	Segment int64 // bytes of one file; 1 MiB
 	Keep    int   // ended commands in the index; 2,000
+	// Held bounds what is held in memory, in bytes over all commands, while the disk
+	// takes no more; 8 MiB, which is more than one command's readers may lag.
+	Held int64
 	// ReadOnly leaves the directory as it is. A command without an end is then shown
 	// as running.
 	ReadOnly bool
@@ -51,24 +55,26 @@ type Log struct {
 	dir string
 	opt Options
 
-	mu      sync.Mutex // guards the fields below, and all of streams and segments
-	index   *os.File   // nil until the first line
-	lines   int
-	streams map[uint32]*Stream
-	order   []*Stream // by id
-	ring    *list.List
-	total   int64 // bytes that the segments take
-	readers int
-	last    uint32 // highest id
-	err     error
-	scratch []byte
+	mu        sync.Mutex // guards the fields below, and all of streams and segments
+	index     *os.File   // nil until the first line
+	lines     int
+	streams   map[uint32]*Stream
+	order     []*Stream // by id
+	ring      *list.List
+	total     int64      // bytes that the segments take
+	held      *list.List // segments in memory
+	heldBytes int64
+	readers   int
+	last      uint32 // highest id
+	err       error
+	scratch   []byte
 }
 
 // Open opens the log in dir, which exists. Commands of an earlier process that have no
 // end get one: their session ended under them.
 func Open(dir string, opt Options) (*Log, error) {
 	l := &Log{
-		dir: dir, opt: opt.filled(), streams: map[uint32]*Stream{}, ring: list.New(),
+		dir: dir, opt: opt.filled(), streams: map[uint32]*Stream{}, ring: list.New(), held: list.New(),
 	}
 	torn, err := l.loadIndex()
 	if err != nil {
@@ -108,6 +114,9 @@ func (o Options) filled() Options {
 	}
 	if o.Keep == 0 {
 		o.Keep = 2000
+	}
+	if o.Held == 0 {
+		o.Held = 8 << 20
 	}
 	return o
 }

@@ -30,11 +30,12 @@ type Reader struct {
 
 	seg  *segment
 	file *os.File
-	at   int64 // offset in file of what is not in buf
-	size int64 // of the file, as far as it was written when place looked
-	left int64 // of the current record, not yet returned, in buf or after it
-	fd   byte  // of the current record
-	skip int64 // bytes of output to leave out
+	held []byte // of a segment in memory, instead of file
+	at   int64  // offset in file of what is not in buf
+	size int64  // of the file, as far as it was written when place looked
+	left int64  // of the current record, not yet returned, in buf or after it
+	fd   byte   // of the current record
+	skip int64  // bytes of output to leave out
 	buf  []byte
 	mem  []byte
 }
@@ -56,6 +57,7 @@ func (r *Reader) Close() {
 	if _, open := r.s.readers[r]; open {
 		delete(r.s.readers, r)
 		r.s.log.readers--
+		r.s.letGo()
 	}
 	r.leave()
 }
@@ -64,7 +66,7 @@ func (r *Reader) leave() {
 	if r.file != nil {
 		_ = r.file.Close()
 	}
-	r.file, r.seg, r.buf, r.left = nil, nil, nil, 0
+	r.file, r.held, r.seg, r.buf, r.left = nil, nil, nil, nil, 0
 }
 
 // Next waits for output and returns the next piece. It returns io.EOF after the last
@@ -98,6 +100,7 @@ func (r *Reader) Next(ctx context.Context) (Chunk, error) {
 func (r *Reader) advance(n int64) {
 	r.s.log.mu.Lock()
 	r.pos += n
+	r.s.letGo()
 	r.s.log.mu.Unlock()
 }
 
@@ -146,10 +149,14 @@ func (s *Stream) at(pos int64) *segment {
 // enter opens g unless it is open. The caller holds mu, so that g is not dropped.
 func (r *Reader) enter(g *segment) error {
 	if r.seg == g {
-		r.size = g.size
+		r.size, r.held = g.size, g.held
 		return nil
 	}
 	r.leave()
+	if g.held != nil {
+		r.held, r.seg, r.at, r.size, r.skip = g.held, g, 0, g.size, r.pos-g.start
+		return nil
+	}
 	f, err := os.OpenFile(r.s.log.path(g.name()), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -180,14 +187,21 @@ func (r *Reader) take() (Chunk, error) {
 	return Chunk{FD: r.fd, Offset: r.pos, Data: p}, nil
 }
 
+func (r *Reader) readAt(p []byte) (int, error) {
+	if r.held != nil {
+		return copy(p, r.held[r.at:]), nil
+	}
+	return r.file.ReadAt(p, r.at)
+}
+
 var errCut = errors.New("the segment is cut")
 
 // fill reads on; what is left of buf, less than a head, stays at its front.
 func (r *Reader) fill() error {
 	kept := copy(r.mem, r.buf)
-	n, err := r.file.ReadAt(r.mem[kept:kept+int(min(r.size-r.at, int64(readSize-kept)))], r.at)
+	n, err := r.readAt(r.mem[kept : kept+int(min(r.size-r.at, int64(readSize-kept)))])
 	if n == 0 {
-		if err == nil || err == io.EOF {
+		if err == nil || errors.Is(err, io.EOF) {
 			err = errCut
 		}
 		return err

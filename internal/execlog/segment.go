@@ -13,14 +13,15 @@ import (
 )
 
 // segment is a file that holds a stretch of one command's output: records of a channel,
-// a length and bytes.
+// a length and bytes. It is a piece of memory where the disk had no room.
 type segment struct {
 	stream *Stream
-	start  int64    // offset of its first byte of output
-	bytes  int64    // of output
-	size   int64    // of the file
-	file   *os.File // open while it may grow
-	elem   *list.Element
+	start  int64         // offset of its first byte of output
+	bytes  int64         // of output
+	size   int64         // of the file, or of held
+	file   *os.File      // open while it may grow
+	held   []byte        // not nil: there is no file
+	elem   *list.Element // of the log's ring, or of held
 }
 
 func (g *segment) end() int64 { return g.start + g.bytes }
@@ -108,6 +109,11 @@ func (l *Log) drop(g *segment) {
 	if g.file != nil {
 		_ = g.file.Close()
 		g.file = nil
+	}
+	if g.held != nil {
+		l.held.Remove(g.elem)
+		l.heldBytes -= g.size
+		return
 	}
 	l.ring.Remove(g.elem)
 	l.total -= g.cost()

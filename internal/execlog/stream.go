@@ -37,14 +37,17 @@ func (s *Stream) First() int64 {
 }
 
 // Append adds output of channel fd. It always advances the offset: what cannot be kept
-// is lost, and Log.Err says why. After End it does nothing.
+// is lost, but to the readers that are there, and Log.Err says why. After End it does
+// nothing.
 func (s *Stream) Append(fd byte, p []byte) {
 	l := s.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(p) > 0 && s.entry.Running() && !l.opt.ReadOnly {
 		n := min(len(p), maxRecord)
-		l.err = s.append(fd, p[:n])
+		if l.err = s.append(fd, p[:n]); l.err != nil {
+			s.hold(fd, p[:n])
+		}
 		s.size += int64(n)
 		p = p[n:]
 	}
