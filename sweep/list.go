@@ -27,7 +27,7 @@ func (s *Seen) directories(root *safefs.Dir, k Known) {
 		parents = nil
 		entries, err := root.ReadDir("")
 		if err != nil {
-			s.fault("%v", err)
+			s.fault(k.Root, err)
 		}
 		for _, e := range entries {
 			if _, err := strconv.ParseUint(e.Name, 10, 32); err == nil && e.IsDir() {
@@ -86,7 +86,7 @@ func (s *Seen) base(root *safefs.Dir, k Known, name string, known map[session.ID
 		return
 	}
 	if err != nil {
-		s.fault("%v", err)
+		s.fault(k.Root+"/"+name, err)
 		return
 	}
 	defer func() { _ = b.Close() }()
@@ -99,7 +99,7 @@ func (s *Seen) base(root *safefs.Dir, k Known, name string, known map[session.ID
 	s.Bases = append(s.Bases, base)
 	entries, err := b.ReadDir("")
 	if err != nil {
-		s.fault("list %s: %v", base.Path, err)
+		s.fault(base.Path, err)
 	}
 	for _, e := range entries {
 		id, _ := split(e.Name)
@@ -111,7 +111,7 @@ func (s *Seen) base(root *safefs.Dir, k Known, name string, known map[session.ID
 			continue
 		}
 		if err != nil {
-			s.fault("look at %s/%s: %v", base.Path, e.Name, err)
+			s.fault(base.Path+"/"+e.Name, err)
 			continue
 		}
 		d.Base = base.Path

@@ -49,8 +49,16 @@ func Look(ctx context.Context, k Known) (Seen, error) {
 	return s, ctx.Err()
 }
 
-func (s *Seen) fault(format string, a ...any) {
-	s.Faults = append(s.Faults, fmt.Sprintf(format, a...))
+func (s *Seen) fault(what string, err error) {
+	s.Faults = append(s.Faults, Fault{what, err.Error()})
+}
+
+// hiddenFault tells of n processes whose mount namespaces even root may not see.
+func hiddenFault(n int) Fault {
+	if n == 1 {
+		return Fault{"the mount namespace of 1 process", "even root may not look at it here, as in a container"}
+	}
+	return Fault{fmt.Sprintf("the mount namespaces of %d processes", n), "even root may not look at them here, as in a container"}
 }
 
 // ids are the processes that a record names.
@@ -76,7 +84,7 @@ func (s *Seen) namespaces(ctx context.Context) error {
 		}
 	}
 	if hidden > 0 && os.Geteuid() == 0 { // an ordinary user never sees those of others
-		s.fault("the mount namespaces of %d processes", hidden)
+		s.Faults = append(s.Faults, hiddenFault(hidden))
 	}
 	own, err := readTable("self")
 	if err != nil {
@@ -146,7 +154,7 @@ func (s *Seen) sockets(k Known) {
 		return
 	}
 	if err != nil {
-		s.fault("%v", err)
+		s.fault(dir, err)
 		return
 	}
 	defer func() { _ = d.Close() }()
@@ -156,7 +164,7 @@ func (s *Seen) sockets(k Known) {
 	}
 	entries, err := d.ReadDir("")
 	if err != nil {
-		s.fault("list %s: %v", dir, err)
+		s.fault(dir, err)
 	}
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name, ".sock")

@@ -250,3 +250,15 @@ func TestTheArchiveNamesSessionAndTime(t *testing.T) {
 		t.Errorf("entries = %+v", p.Entries)
 	}
 }
+
+func TestHiddenProcessesAreCounted(t *testing.T) {
+	seen, known := world()
+	seen.Faults = []Fault{hiddenFault(1), hiddenFault(2)}
+	want := []Fault{
+		{"the mount namespace of 1 process", "even root may not look at it here, as in a container"},
+		{"the mount namespaces of 2 processes", "even root may not look at them here, as in a container"},
+	}
+	if d := cmp.Diff(want, Make(seen, known).Faults); d != "" {
+		t.Error(d)
+	}
+}

@@ -36,7 +36,7 @@ func Run(ctx context.Context, k Known, h Host, dry bool) (api.Sweep, error) {
 		out.Items = append(out.Items, r.item())
 	}
 	for _, f := range p.Faults {
-		out.Items = append(out.Items, api.SweepItem{Kind: "fault", What: f, Action: string(Keep), Reason: "it could not be looked at"})
+		out.Items = append(out.Items, api.SweepItem{Kind: "fault", What: f.What, Action: string(Keep), Reason: f.Why})
 	}
 	return out, nil
 }

@@ -45,10 +45,12 @@ type Seen struct {
 	Sockets    []Socket
 	// Bases are the directories that were listed for Dirs, and where they lie on
 	// their file system, which is how bind mounts of them are recognised.
-	Bases []Base
-	// Faults are things that could not be looked at, in words.
-	Faults []string
+	Bases  []Base
+	Faults []Fault
 }
+
+// Fault is something that could not be looked at.
+type Fault struct{ What, Why string }
 
 // Namespace is a mount namespace, its processes and its mounts.
 type Namespace struct {
@@ -148,7 +150,7 @@ type Entry struct {
 // Plan is the list, sorted by session and then by action. Apply carries it out.
 type Plan struct {
 	Entries []Entry
-	Faults  []string
+	Faults  []Fault
 }
 
 // Empty reports whether there is nothing to do.
