@@ -28,7 +28,7 @@ var layers = [][]string{
 	{"internal/proc"},
 	{
 		"internal/execlog", "internal/hostpath", "internal/keylock", "internal/landlock", "internal/mnt", "internal/peer",
-		"internal/safefs", "internal/testbox", "internal/wire",
+		"internal/safefs", "internal/scratch", "internal/testbox", "internal/wire",
 	},
 	{"api", "config", "masks", "overlay"},
 	{"bwrap"},

@@ -216,7 +216,11 @@ func (a *applier) lookAgain() (map[string][]use, error) {
 }
 
 func (a *applier) directory(e Entry, used map[string][]use) error {
-	if _, ok := rel(a.known.Root, e.Path); !ok || strings.Contains(e.Path, "/../") {
+	if isScratch(a.known.Scratch, e.Path) {
+		if err := unheld(e.Path); err != nil {
+			return err
+		}
+	} else if _, ok := rel(a.known.Root, e.Path); !ok || strings.Contains(e.Path, "/../") {
 		return fmt.Errorf("%s is not below the state root", e.Path)
 	}
 	if u := used[e.Path]; len(u) > 0 {

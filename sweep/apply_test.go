@@ -237,8 +237,7 @@ func TestAFailureStopsOnlyItsOwnSession(t *testing.T) {
 	b := newBox(t)
 	b.create(sid("a"), session.Alive, session.Running{Shim: deadID(t)})
 	b.create(sid("b"), session.Alive, session.Running{Shim: deadID(t)})
-	k, err := KnownOf(b.store, b.runtime, nil)
-	must(t, err)
+	k := b.known()
 	seen, err := Look(t.Context(), k)
 	must(t, err)
 	var failed []session.ID

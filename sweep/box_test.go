@@ -9,6 +9,7 @@ import (
 
 	"github.com/sbxd/sbxd/api"
 	"github.com/sbxd/sbxd/internal/proc"
+	"github.com/sbxd/sbxd/internal/scratch"
 	"github.com/sbxd/sbxd/internal/testbox"
 	"github.com/sbxd/sbxd/session"
 )
@@ -65,10 +66,21 @@ func (b *box) data(id session.ID) string {
 	return dir
 }
 
-func (b *box) run(dry bool) map[string]api.SweepItem {
+// known is what the box is supposed to hold. Probes have a place of their own in it.
+func (b *box) known() Known {
 	b.t.Helper()
 	k, err := KnownOf(b.store, b.runtime, nil)
 	must(b.t, err)
+	if k.Scratch != scratch.Place {
+		b.t.Errorf("probes are looked for in %q", k.Scratch)
+	}
+	k.Scratch = b.store.Path() + "/tmp"
+	return k
+}
+
+func (b *box) run(dry bool) map[string]api.SweepItem {
+	b.t.Helper()
+	k := b.known()
 	out, err := Run(b.t.Context(), k, Local{Store: b.store}, dry)
 	must(b.t, err)
 	items := map[string]api.SweepItem{}
@@ -112,8 +124,7 @@ func (b *box) aged() []Result {
 
 func (b *box) agedOn(h Host) []Result {
 	b.t.Helper()
-	k, err := KnownOf(b.store, b.runtime, nil)
-	must(b.t, err)
+	k := b.known()
 	seen, err := Look(b.t.Context(), k)
 	must(b.t, err)
 	seen.Now = seen.Now.Add(2 * Young)

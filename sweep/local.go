@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/sbxd/sbxd/internal/scratch"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -27,7 +28,7 @@ func (l Local) Load(id session.ID) (session.Record, error) { return l.Store.Load
 // Save writes a record.
 func (l Local) Save(r session.Record) error { return l.Store.Save(r) }
 
-// Remove removes a directory below the state root.
+// Remove removes a directory below the state root, or one that a probe left elsewhere.
 func (l Local) Remove(ctx context.Context, uid int, path string) error {
 	return l.as(ctx, uid, session.WorkRemove, session.Work{Dir: path}, func() error { return session.RemoveDir(path) })
 }
@@ -41,7 +42,7 @@ func (l Local) Archive(ctx context.Context, uid int, from, to string) error {
 // as does something with the rights of uid: here, or by a worker.
 func (l Local) as(ctx context.Context, uid int, op string, w session.Work, here func() error) error {
 	for _, path := range []string{w.Dir, w.To} {
-		if _, ok := rel(l.Store.Path(), path); !ok && path != "" {
+		if _, ok := rel(l.Store.Path(), path); !ok && path != "" && !isScratch(scratch.Place, path) {
 			return fmt.Errorf("%s is not below the state root", path)
 		}
 	}

@@ -46,6 +46,7 @@ func Look(ctx context.Context, k Known) (Seen, error) {
 	defer func() { _ = root.Close() }()
 	s.directories(root, k)
 	s.sockets(k)
+	s.probes(k)
 	return s, ctx.Err()
 }
 

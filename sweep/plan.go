@@ -30,6 +30,9 @@ func Make(seen Seen, known Known) Plan {
 	for _, d := range seen.Dirs {
 		p.directory(d)
 	}
+	for _, d := range seen.Probes {
+		p.probe(d)
+	}
 	p.homeless()
 	for _, d := range seen.Dirs {
 		p.pins(d)

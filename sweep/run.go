@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/internal/scratch"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -13,7 +14,7 @@ func KnownOf(store *session.Store, runtime string, busy map[session.ID]bool) (Kn
 	if err != nil {
 		return Known{}, err
 	}
-	return Known{Root: store.Path(), System: store.System(), Runtime: runtime, Records: records, Busy: busy}, nil
+	return Known{Root: store.Path(), System: store.System(), Runtime: runtime, Scratch: scratch.Place, Records: records, Busy: busy}, nil
 }
 
 // Run looks, plans, and, unless dry, applies.

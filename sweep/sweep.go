@@ -1,15 +1,16 @@
 // Package sweep finds what dead sessions left and says how it is removed.
 //
 // The one idea: look, plan, apply. Look reads the mount tables of every mount
-// namespace, the processes that records name, and the state root. Make is pure and
-// turns what was seen into a list of entries, each with its reason and its proof.
-// Apply carries the list out, entry by entry, and checks again what may have
-// changed. A dry run prints the very list.
+// namespace, the processes that records name, the state root, and what probes made in
+// /tmp. Make is pure and turns what was seen into a list of entries, each with its reason
+// and its proof. Apply carries the list out, entry by entry, and checks again what may
+// have changed. A dry run prints the very list.
 //
 // It destroys only on proof: a process is named by number, start and boot, a mount
-// by a line of a table, a directory by the record that it lacks. What is unknown is
-// kept, work that never landed is archived, and one bad session stops nothing else.
-// It must not know how sessions are made, and never looks at arguments.
+// by a line of a table, a directory by the record that it lacks, one of a probe by a lock
+// that nobody has. What is unknown is kept, work that never landed is archived, and one
+// bad session stops nothing else. It must not know how sessions are made, and never looks
+// at arguments.
 package sweep
 
 import (
@@ -28,6 +29,7 @@ type Known struct {
 	Root    string // the state root: absolute, clean, without links
 	System  bool   // the layout of the system's daemon
 	Runtime string // the directory that holds s/<id>.sock
+	Scratch string // where probes make their directories; empty: not looked at
 	Records []session.Record
 	// Busy are sessions that this process is working on right now.
 	Busy map[session.ID]bool
@@ -45,7 +47,9 @@ type Seen struct {
 	Sockets    []Socket
 	// Bases are the directories that were listed for Dirs, and where they lie on
 	// their file system, which is how bind mounts of them are recognised.
-	Bases  []Base
+	Bases []Base
+	// Probes are directories of probes outside of the state root.
+	Probes []Dir
 	Faults []Fault
 }
 
@@ -94,6 +98,7 @@ type Dir struct {
 	// Work reports that its project's upper directory holds something. It is looked
 	// at, and true when it cannot be, only for entries without a record.
 	Work bool
+	Held bool // of a probe outside of the state root: somebody has its lock
 }
 
 // Path returns the entry's path.

@@ -18,8 +18,8 @@ func newSweep(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sweep",
 		Short: "Remove what dead sessions left",
-		Long: "Reads the mount tables of the host and of every namespace, the records and the state root. What lives, what is " +
-			"young, and what cannot be judged is kept; work that did not land is archived. It asks the daemon, and works without one.",
+		Long: "Reads the mount tables of the host and of every namespace, the records, the state root and what probes made in /tmp. " +
+			"What lives, what is young, and what cannot be judged is kept; work that did not land is archived. It asks the daemon, and works without one.",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := interruptible(c.Context())

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/internal/scratch"
 	"github.com/sbxd/sbxd/session"
 	"github.com/sbxd/sbxd/sweep"
 )
@@ -53,7 +54,7 @@ func (s sweeper) Save(r session.Record) error {
 func (d *Daemon) sweep(ctx context.Context, dryRun bool) (api.Sweep, error) {
 	host := sweeper{Local: sweep.Local{Store: d.store, Work: d.workFor}, d: d}
 	known := sweep.Known{
-		Root: d.store.Path(), System: d.store.System(), Runtime: d.opt.RuntimeDir,
+		Root: d.store.Path(), System: d.store.System(), Runtime: d.opt.RuntimeDir, Scratch: scratch.Place,
 		Records: d.all(), Busy: map[session.ID]bool{},
 	}
 	for _, r := range known.Records {

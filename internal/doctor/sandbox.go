@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sbxd/sbxd/bwrap"
+	"github.com/sbxd/sbxd/internal/scratch"
 	"github.com/sbxd/sbxd/overlay"
 	"github.com/sbxd/sbxd/overlay/kernel"
 )
@@ -18,12 +19,12 @@ func bubblewrap(ctx context.Context, o Options) Check {
 	if err != nil {
 		return judgeBwrap(bwrap.Findings{}, err)
 	}
-	dir, err := os.MkdirTemp("", "sbxd-doctor-")
+	dir, err := scratch.Make()
 	if err != nil {
-		return missing("bwrap", fmt.Sprintf("make a directory to try it in: %v", err), "set TMPDIR to a directory that can be written").needed()
+		return missing("bwrap", err.Error(), "let this user write to "+scratch.Place).needed()
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	return judgeBwrap(bwrap.Probe(ctx, program, dir))
+	defer func() { _ = dir.Remove() }()
+	return judgeBwrap(bwrap.Probe(ctx, program, dir.Path))
 }
 
 func judgeBwrap(f bwrap.Findings, err error) Check {

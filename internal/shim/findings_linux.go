@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sbxd/sbxd/bwrap"
+	"github.com/sbxd/sbxd/internal/scratch"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -83,14 +84,14 @@ func ProbeMain() int {
 	if len(os.Args) != 3 {
 		return 2
 	}
-	dir, err := os.MkdirTemp("", "sbxd-probe-")
+	dir, err := scratch.Make()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = dir.Remove() }()
 	var a answer
-	a.Findings, err = bwrap.Probe(context.Background(), os.Args[2], dir)
+	a.Findings, err = bwrap.Probe(context.Background(), os.Args[2], dir.Path)
 	var p *bwrap.ProbeError
 	switch {
 	case errors.As(err, &p):
