@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
+	"os/user"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -75,7 +78,7 @@ func faults(a *app, err error) error {
 // checkRules plans a session with the rules of cfg and given, as a start does, and tells
 // why there can be none.
 func (a *app) checkRules(cfg config.Config, given session.Given) error {
-	project := a.getenv("HOME") // where nothing is given, nothing is relative
+	project := "" // where nothing is given, nothing is relative
 	if len(given.Masks)+len(given.Carves)+len(given.FinalMasks)+len(given.ReadOnly) > 0 {
 		var err error
 		if project, err = absolute("."); err != nil {
@@ -83,37 +86,50 @@ func (a *app) checkRules(cfg config.Config, given session.Given) error {
 		}
 	}
 	w, err := a.planHere(cfg, project, given)
-	if err != nil {
-		return err
-	}
-	return coded(worker.Check(w))
-}
-
-// coded gives an error the exit code that its kind has.
-func coded(err error) error {
 	if err == nil {
-		return nil
+		err = worker.Check(w)
 	}
-	return session.APIError(err)
+	if err != nil {
+		return session.APIError(err)
+	}
+	return nil
 }
 
-// planHere is what is planned of a session of the caller that works on project, with the
-// rules of given beside those of cfg. None is started.
+// planHere is what is planned of a session that works on project, or else on its HOME,
+// with the rules of given beside those of cfg. None is started.
 func (a *app) planHere(cfg config.Config, project string, given session.Given) (session.Work, error) {
 	opt := a.daemonOptions(cfg)
-	home := a.getenv("HOME")
-	w := session.Work{Record: session.Record{UID: os.Getuid(), Given: given}, Policy: policyOf(cfg), Root: opt.StateRoot}
+	uid, home := a.sessionUser(cfg)
+	w := session.Work{Record: session.Record{UID: uid, Given: given}, Policy: policyOf(cfg), Root: opt.StateRoot}
 	w.Policy.StateDirs = append(a.ownFiles(cfg, home), opt.StateRoot, opt.RuntimeDir)
-	if st, err := os.Stat(home); err == nil && w.Record.UID == 0 {
-		w.Record.UID = int(st.Sys().(*syscall.Stat_t).Uid) // no session is root's: one of whoever has the HOME
-	}
-	w.Record.Home.Spelled, w.Record.Project.Spelled = home, project
+	w.Record.Home.Spelled, w.Record.Project.Spelled = home, cmp.Or(project, home)
 	places, err := session.Resolve(w)
 	if err != nil {
 		return w, err
 	}
-	err = w.Record.Use(places)
-	return w, coded(err)
+	err = w.Record.Use(places) // before w is copied
+	return w, err
+}
+
+// sessionUser is whose a session is that is only planned. No session is root's: for root
+// it is the one of run_as, or else whoever has the HOME that root has now.
+func (a *app) sessionUser(cfg config.Config) (uid int, home string) {
+	uid, home = os.Getuid(), a.getenv("HOME")
+	if uid != 0 {
+		return uid, home
+	}
+	name, _, _ := strings.Cut(cfg.RunAs, ":")
+	u, err := user.Lookup(name)
+	if err != nil {
+		u, err = user.LookupId(name)
+	}
+	if err == nil && cfg.RunAs != "" {
+		home = cmp.Or(u.HomeDir, home)
+	}
+	if st, err := os.Stat(home); err == nil {
+		uid = int(st.Sys().(*syscall.Stat_t).Uid)
+	}
+	return uid, home
 }
 
 func newConfigShow(a *app) *cobra.Command {

@@ -101,11 +101,14 @@ func (a *app) explainHere(path string) (api.Explanation, error) {
 	}
 	w, err := a.planHere(cfg, project, session.Given{})
 	if err != nil {
-		return api.Explanation{}, err
+		return api.Explanation{}, session.APIError(err)
 	}
 	w.Path = abs
 	e, err := worker.Explain(w)
-	return e, coded(err)
+	if err != nil {
+		return e, session.APIError(err)
+	}
+	return e, nil
 }
 
 func printExplanation(a *app, e api.Explanation) error {
