@@ -24,7 +24,7 @@ type faulty struct {
 func newFaulty(t *testing.T) *faulty {
 	t.Helper()
 	// Not below /tmp, which is another one for the mounter.
-	dir, err := os.MkdirTemp("/var/tmp", "sbxt-fault")
+	dir, err := os.MkdirTemp("/var/tmp", "sbxt-fault") //nolint:usetesting // t.TempDir is below /tmp
 	if err != nil {
 		t.Fatal(err)
 	}

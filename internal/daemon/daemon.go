@@ -66,6 +66,7 @@ type Daemon struct {
 	served http.Server
 
 	captures captures
+	lines    lines
 
 	mu       sync.Mutex // guards the fields below
 	sessions map[session.ID]session.Record
@@ -118,6 +119,7 @@ func newDaemon(opt Options) (*Daemon, error) {
 	d := &Daemon{
 		opt: opt, store: store, log: opt.Log, uid: os.Geteuid(), boot: boot,
 		sessions: map[session.ID]session.Record{},
+		lines:    lines{by: map[proc.ID]line{}},
 		captures: captures{slots: make(chan struct{}, capturesAtOnce), by: map[session.ID]*capture{}},
 	}
 	if err := d.runtimeDirs(); err != nil {

@@ -105,6 +105,7 @@ func (d *Daemon) open(ctx context.Context, c caller, rec session.Record, req api
 		}
 		return nil, fmt.Errorf("session %s: asking its shim: %w", rec.ID, err)
 	}
+	d.lineSoon(rec, lineDelay)
 	s := &stream{shim: shim, client: cl}
 	s.changed = sync.NewCond(&s.mu)
 	return s, nil

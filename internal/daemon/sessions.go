@@ -186,6 +186,7 @@ func (d *Daemon) resume(ctx context.Context, rec *session.Record) error {
 		}.undo(ctx, err)
 	}
 	d.watch(*rec)
+	d.lineSoon(*rec, 0)
 	return nil
 }
 

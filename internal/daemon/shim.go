@@ -4,34 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/sbxd/sbxd/api"
-	"github.com/sbxd/sbxd/internal/wire"
 	"github.com/sbxd/sbxd/session"
 )
-
-// connect opens a connection to the shim of rec and greets it.
-func (d *Daemon) connect(ctx context.Context, rec session.Record) (*wire.Conn, error) {
-	conn, err := d.opt.Launcher.Dial(ctx, rec, d.shimSocket(rec.ID))
-	if err != nil {
-		return nil, err
-	}
-	if err := conn.SetDeadline(time.Now().Add(askTimeout)); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	w := wire.New(conn)
-	if _, err := wire.Handshake(w, session.Protocol); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("greeting the shim: %w", err)
-	}
-	if err := conn.SetDeadline(time.Time{}); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return w, nil
-}
 
 // ask sends the shim of rec one message and returns its answer.
 func (d *Daemon) ask(ctx context.Context, rec session.Record, m session.Msg) (session.Msg, error) {

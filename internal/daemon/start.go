@@ -164,6 +164,7 @@ func (d *Daemon) start(ctx context.Context, c caller, rec session.Record, env []
 		return rec, err
 	}
 	d.watch(rec)
+	d.lineSoon(rec, 0)
 	return rec, nil
 }
 

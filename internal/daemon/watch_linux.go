@@ -17,7 +17,9 @@ import (
 // watch notices the end of rec's shim, and then records that the session is stopped.
 func (d *Daemon) watch(rec session.Record) {
 	d.wg.Go(func() {
-		if waitEnd(d.run, rec.Running.Shim) != nil {
+		err := waitEnd(d.run, rec.Running.Shim)
+		d.lines.hangUp(rec.Running.Shim)
+		if err != nil {
 			return // the daemon ends
 		}
 		unlock, err := d.locks.Lock(d.run, string(rec.ID))

@@ -173,7 +173,7 @@ func (b *framer) openSelf() error {
 	}
 	f, err := openPath(name)
 	if err != nil {
-		return nil //nolint:nilerr // removed, or reached by a name that is too long: it is copied
+		return nil // removed, or reached by a name that is too long: it is copied
 	}
 	defer f.Close()
 	if same, err := sameFile(f, self); err != nil || !same {

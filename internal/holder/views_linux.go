@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -14,25 +15,52 @@ import (
 	"github.com/sbxd/sbxd/overlay/kernel"
 )
 
-// mountViews mounts the copy-on-write views at their real paths, outer before inner.
+// mountViews mounts the copy-on-write views at their real paths, outer before inner. They
+// are made at the same time: most of that is waiting for the disk.
 func (b *builder) mountViews() error {
+	made := make([]func() (*os.File, error), len(b.spec.Views))
+	for i := range b.spec.Views {
+		made[i] = begin(func() (*os.File, error) { return b.makeView(i) })
+	}
+	var failed error
 	for i, v := range b.spec.Views {
-		l := b.views[i]
-		spec := overlay.Spec{Lowers: []*os.File{l.lower}, Upper: l.upper, Work: l.work, Source: v.Label}
-		if l.pins != nil {
-			spec.Lowers = append(spec.Lowers, l.pins)
+		view, err := made[i]()
+		if err == nil && failed == nil {
+			err = b.putView(view, v.Path)
 		}
-		view, err := kernel.Backend{}.Mount(spec)
-		if err != nil {
-			return fmt.Errorf("mount the view of %s: %w", v.Path, err)
+		if view != nil {
+			_ = view.Close()
 		}
-		err = b.putView(view, v.Path)
-		_ = view.Close()
-		if err != nil {
-			return err
+		if failed == nil {
+			failed = err
 		}
 	}
-	return nil
+	return failed
+}
+
+func (b *builder) makeView(i int) (*os.File, error) {
+	v, l := b.spec.Views[i], b.views[i]
+	spec := overlay.Spec{Lowers: []*os.File{l.lower}, Upper: l.upper, Work: l.work, Source: v.Label}
+	if l.pins != nil {
+		spec.Lowers = append(spec.Lowers, l.pins)
+	}
+	view, err := kernel.Backend{}.Mount(spec)
+	if err != nil {
+		return nil, fmt.Errorf("mount the view of %s: %w", v.Path, err)
+	}
+	return view, nil
+}
+
+// begin runs do beside the caller, who gets what it returns by the function.
+func begin[T any](do func() (T, error)) func() (T, error) {
+	var v T
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		v, err = do()
+	}()
+	return func() (T, error) { <-done; return v, err }
 }
 
 func (b *builder) putView(view *os.File, path string) error {
@@ -65,12 +93,30 @@ func (b *builder) mountNested() error {
 
 // applySteps lays masks, carve-outs, final masks and inputs in the order of the plan.
 func (b *builder) applySteps() error {
+	over := make(chan struct{})
+	defer close(over)
+	go b.lookAhead(over)
 	for i, s := range b.spec.Steps {
 		if err := b.applyStep(i, s); err != nil {
 			return fmt.Errorf("%s (%s): %w", s.Path, s.Rule.From, err)
 		}
 	}
 	return nil
+}
+
+// lookAhead looks the paths of the steps up, last one first, for the kernel to know their
+// names when their turn comes: in a new view each of them asks all layers.
+func (b *builder) lookAhead(over <-chan struct{}) {
+	for _, s := range slices.Backward(b.spec.Steps) {
+		select {
+		case <-over:
+			return
+		default:
+		}
+		if at, err := b.at(s.Path); err == nil {
+			_ = at.Close()
+		}
+	}
 }
 
 func (b *builder) applyStep(i int, s masks.Step) error {
