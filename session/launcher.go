@@ -23,6 +23,9 @@ type Launch struct {
 	Policy Policy
 	// Resume: the views' upper directories hold earlier work.
 	Resume bool
+	// Made waits until the session's record and Dir are there, or tells why not; nil:
+	// they are there. What of a start needs neither goes ahead of it.
+	Made func() error `json:"-"`
 }
 
 // Policy is the host's part of what a session sees and may use. Paths are absolute.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,33 +50,37 @@ func (d *Daemon) handle(rec session.Record) session.Launch {
 	return session.Launch{Dir: d.store.DataDir(rec.UID, rec.ID), Socket: d.shimSocket(rec.ID)}
 }
 
-// launch makes the directories of rec that are missing and starts its processes; the
-// project's base is captured beside them.
-func (d *Daemon) launch(ctx context.Context, rec session.Record, env []string, resume bool) (session.Running, error) {
-	policy, err := d.policy(ctx, rec)
+// launch starts the processes of rec; the project's base is captured beside them. Before
+// anything of the session is touched, made has to be through, which returns warnings.
+func (d *Daemon) launch(ctx context.Context, rec session.Record, p session.Policy, env []string, resume bool, made func() ([]string, error)) (session.Running, error) {
+	since := clock()
+	sum, err := p.Sum(rec)
 	if err != nil {
 		return session.Running{}, err
+	}
+	if p.Agent != nil { // its own directories are part of the plan
+		if _, err := made(); err != nil {
+			return session.Running{}, err
+		}
 	}
 	l := d.handle(rec)
-	l.Env, l.Policy, l.Resume = env, policy, resume
-	if policy.Agent != nil {
-		l.Env = append(policy.Agent.Environ(rec.Home.Spelled), env...) // the caller's win
+	l.Env, l.Policy, l.Resume = env, p, resume
+	if p.Agent != nil {
+		l.Env = append(p.Agent.Environ(rec.Home.Spelled), env...) // the caller's win
 	}
-	warnings, err := d.makeDirs(ctx, rec, policy)
-	if err != nil {
-		return session.Running{}, err
-	}
-	since := clock()
-	if err := fault.Hit("start.3.shim"); err != nil {
-		return session.Running{}, err
-	}
-	sum, err := policy.Sum(rec)
-	if err != nil {
-		return session.Running{}, err
+	l.Made = func() error {
+		if _, err := made(); err != nil {
+			return err
+		}
+		return fault.Hit("start.3.shim")
 	}
 	running, err := d.opt.Launcher.Start(ctx, rec, l)
 	if err != nil {
 		return session.Running{}, err
+	}
+	warnings, err := made()
+	if err != nil { // the launcher should have heard of it
+		return session.Running{}, errors.Join(err, d.opt.Launcher.Stop(context.WithoutCancel(ctx), rec, l))
 	}
 	running.Policy = sum
 	if resume {

@@ -170,11 +170,17 @@ func (d *Daemon) resume(ctx context.Context, rec *session.Record) error {
 	if err != nil {
 		return err
 	}
+	policy, err := d.policy(ctx, *rec)
+	if err != nil {
+		return err
+	}
 	before := rec.Reason
 	if err := d.move(rec, session.Creating, ""); err != nil {
 		return err
 	}
-	running, err := d.launch(ctx, *rec, env, true)
+	made := beside(func() ([]string, error) { return d.makeDirs(ctx, *rec, policy) })
+	running, err := d.launch(ctx, *rec, policy, env, true, made)
+	_, _ = made()
 	if err != nil {
 		return undoStack{func(context.Context) error { return d.move(rec, session.Stopped, before) }}.undo(ctx, err)
 	}

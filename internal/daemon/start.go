@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/sbxd/sbxd/api"
@@ -17,7 +18,7 @@ func (d *Daemon) postSession(_ http.ResponseWriter, r *http.Request, c caller) (
 	if err := decode(r, &req); err != nil {
 		return nil, err
 	}
-	rec, err := d.plan(r.Context(), c, req)
+	rec, policy, err := d.plan(r.Context(), c, req)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +27,7 @@ func (d *Daemon) postSession(_ http.ResponseWriter, r *http.Request, c caller) (
 		return nil, err
 	}
 	defer unlock()
-	rec, err = d.start(r.Context(), c, rec, req.Env)
+	rec, err = d.start(r.Context(), c, rec, policy, req.Env)
 	if err != nil {
 		return nil, err
 	}
@@ -35,45 +36,45 @@ func (d *Daemon) postSession(_ http.ResponseWriter, r *http.Request, c caller) (
 
 // plan turns a request into the record of a session that does not exist yet, or tells
 // which rule refuses it. Nothing is made.
-func (d *Daemon) plan(ctx context.Context, c caller, req api.StartRequest) (session.Record, error) {
-	rec := session.Record{
+func (d *Daemon) plan(ctx context.Context, c caller, req api.StartRequest) (rec session.Record, policy session.Policy, err error) {
+	rec = session.Record{
 		ID: session.NewID(), Name: req.Name, Labels: req.Labels, State: session.Creating,
 		Agent: req.Agent, Network: req.Network, Backend: req.Backend,
 		Given:    session.Given{Masks: req.Masks, Carves: req.Carves, FinalMasks: req.FinalMasks, ReadOnly: req.ReadOnly},
 		EnvNames: session.EnvNames(req.Env), Created: time.Now().UTC(),
 	}
 	if err := checkRequest(&rec, req); err != nil {
-		return rec, err
+		return rec, policy, err
 	}
 	own, err := d.ownerFor(c, req.RunAs)
 	if err != nil {
-		return rec, err
+		return rec, policy, err
 	}
 	rec.UID, rec.GID, rec.Groups = own.UID, own.GID, own.Groups
 	if req.Parent != "" {
 		parent, err := d.find(c, req.Parent)
 		if err != nil {
-			return rec, err
+			return rec, policy, err
 		}
 		rec.Parent = parent.ID
 	}
 	home := homeOf(c, own, req.Home)
 	if err := session.CheckPath("HOME", home); err != nil {
-		return rec, err
+		return rec, policy, err
 	}
 	if err := session.CheckPath("project", req.Project); err != nil {
-		return rec, err
+		return rec, policy, err
 	}
 	rec.Project.Spelled, rec.Home.Spelled = req.Project, home
 	places, err := d.places(ctx, rec)
 	if err != nil {
-		return rec, err
+		return rec, policy, err
 	}
 	if err := rec.Use(places); err != nil {
-		return rec, err
+		return rec, policy, err
 	}
-	_, err = d.policy(ctx, rec)
-	return rec, err
+	policy, err = d.policy(ctx, rec)
+	return rec, policy, err
 }
 
 func checkRequest(rec *session.Record, req api.StartRequest) error {
@@ -130,32 +131,36 @@ func (d *Daemon) places(ctx context.Context, rec session.Record) (p session.Plac
 
 // start makes the session of rec: record, directories, processes. A step that fails
 // takes all before it back, so that no trace is left. The caller holds rec's lock.
-func (d *Daemon) start(ctx context.Context, c caller, rec session.Record, env []string) (_ session.Record, err error) {
+func (d *Daemon) start(ctx context.Context, c caller, rec session.Record, policy session.Policy, env []string) (_ session.Record, err error) {
 	var back undoStack
-	defer func() {
-		if err != nil {
-			err = back.undo(ctx, err)
-		}
-	}()
 	if err := d.claim(rec); err != nil {
 		return rec, err
 	}
 	back.push(func(context.Context) error { d.forget(rec); return nil })
-	if err := d.makeRecord(rec, env, &back); err != nil {
-		return rec, err
-	}
-	d.record(rec, c, "start", "", nil)
+	// The disk takes as long as the processes.
 	synced := make(chan error, 1)
-	go func() { synced <- d.store.Sync(rec.ID) }() // the disk takes as long as a process
-	running, err := d.launch(ctx, rec, env, false)
-	syncErr := <-synced
+	made := beside(func() ([]string, error) {
+		if err := d.makeRecord(rec, env, &back); err != nil {
+			return nil, err
+		}
+		d.record(rec, c, "start", "", nil)
+		go func() { synced <- d.store.Sync(rec.ID) }()
+		return d.makeDirs(ctx, rec, policy)
+	})
+	defer func() {
+		_, _ = made()
+		if err != nil {
+			err = back.undo(ctx, err)
+		}
+	}()
+	running, err := d.launch(ctx, rec, policy, env, false, made)
 	if err != nil {
 		return rec, err
 	}
 	rec.Running, rec.View = running, running.View
 	back.push(func(ctx context.Context) error { return d.opt.Launcher.Stop(ctx, rec, d.handle(rec)) })
-	if syncErr != nil {
-		return rec, syncErr
+	if err := <-synced; err != nil {
+		return rec, err
 	}
 	if err := fault.Hit("start.4.running"); err != nil {
 		return rec, err
@@ -166,6 +171,13 @@ func (d *Daemon) start(ctx context.Context, c caller, rec session.Record, env []
 	d.watch(rec)
 	d.lineSoon(rec, 0)
 	return rec, nil
+}
+
+// beside runs do at once, and returns the function that waits for what it returns.
+func beside[T any](do func() (T, error)) func() (T, error) {
+	f := sync.OnceValues(do)
+	go func() { _, _ = f() }()
+	return f
 }
 
 // claim makes rec known, so that its name is taken from now on.

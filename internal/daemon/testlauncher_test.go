@@ -29,6 +29,9 @@ func (testLauncher) Start(_ context.Context, r session.Record, l session.Launch)
 	if r.Labels["launch"] == "fails" {
 		return none, &session.StartError{Step: "mount", Message: "no space left on device"}
 	}
+	if err := l.Made(); err != nil {
+		return none, err
+	}
 	ready, theirs, err := os.Pipe()
 	if err != nil {
 		return none, err

@@ -57,10 +57,10 @@ func (c *Channel[Out, In]) Receive() (in In, err error) {
 	return in, err
 }
 
-// ReceiveFiles is Receive for the first value after Accept, which descriptors come with.
+// ReceiveFiles is Receive for a value that descriptors come with. The other side sends it
+// only after it had an answer to all that it sent before: so the decoder has read no byte
+// ahead, and the descriptors are still with theirs.
 func (c *Channel[Out, In]) ReceiveFiles() (in In, files []*os.File, err error) {
-	// The other side sent nothing between Open and this, so the decoder has read no byte
-	// ahead, and the descriptors are still with theirs.
 	if files, err = receiveFiles(c.UnixConn); err != nil {
 		return in, nil, err
 	}

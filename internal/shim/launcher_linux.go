@@ -52,6 +52,7 @@ type outcome struct {
 	Error   string
 	Rule    bool // a rule refused it, nothing broke
 	Early   bool // for no reason of the session: another shim may do
+	Planned bool // it can be done; the descriptors may come
 }
 
 // Launcher starts shims, each as the user of its session. It implements
@@ -101,16 +102,17 @@ func (l *Launcher) start(ctx context.Context, r session.Record, launch session.L
 	defer l.prepareSoon(n)
 	out, err := outcome{}, errNoSpare
 	if s != nil {
-		out, err = s.launch(ctx, o, files)
+		out, err = s.launch(ctx, o, launch.Made, files)
 	}
-	if (err != nil || out.Early) && ctx.Err() == nil { // none, or one that died waiting
+	var notMade *notMadeError
+	if (err != nil && !errors.As(err, &notMade) || out.Early) && ctx.Err() == nil { // none, or one that died waiting
 		if s != nil {
 			s.end()
 		}
 		if s, err = spawn(n); err != nil {
 			return session.Running{}, err
 		}
-		out, err = s.launch(ctx, o, files)
+		out, err = s.launch(ctx, o, launch.Made, files)
 	}
 	defer s.link.Close()
 	if err == nil && out.Error == "" {
@@ -123,6 +125,8 @@ func (l *Launcher) start(ctx context.Context, r session.Record, launch session.L
 		return session.Running{}, fmt.Errorf("start the session: it takes longer than %v", startTimeout)
 	case ctx.Err() != nil:
 		return session.Running{}, fmt.Errorf("start the session: %w", context.Cause(ctx))
+	case errors.As(err, &notMade):
+		return session.Running{}, notMade.error
 	case err != nil:
 		return session.Running{}, fmt.Errorf("start the session: its shim ended: %w", err)
 	case out.Rule:
@@ -211,13 +215,28 @@ func stageEnviron(stage string) []string {
 // errNoSpare is why a start needs a new shim.
 var errNoSpare = errors.New("no spare shim")
 
-// launch hands the order over and waits for the answer; ctx bounds both.
-func (s *fresh) launch(ctx context.Context, o order, files []*os.File) (outcome, error) {
+// launch sends the order, and the descriptors once the shim knows that it can be done and
+// the session is made; ctx bounds both. What made says is its own error, errNotMade.
+func (s *fresh) launch(ctx context.Context, o order, made func() error, files []*os.File) (outcome, error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.link.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if <-s.ready; s.err != nil {
 		return outcome{}, s.err
 	}
+	out, err := s.ask(o, nil)
+	if err != nil || !out.Planned {
+		return out, err
+	}
+	if made != nil {
+		if err := made(); err != nil {
+			return outcome{}, &notMadeError{err}
+		}
+	}
+	return s.ask(order{}, files)
+}
+
+// ask sends one message and waits for its answer.
+func (s *fresh) ask(o order, files []*os.File) (outcome, error) {
 	if err := s.link.Send(o, files); err != nil {
 		return outcome{}, fmt.Errorf("send the order: %w", err)
 	}
@@ -227,6 +246,11 @@ func (s *fresh) launch(ctx context.Context, o order, files []*os.File) (outcome,
 	}
 	return out, err
 }
+
+// notMadeError is why a session has no record or directory, in its own words.
+type notMadeError struct{ error }
+
+func (e *notMadeError) Unwrap() error { return e.error }
 
 // Dial connects to the shim of r.
 func (l *Launcher) Dial(ctx context.Context, r session.Record, socket string) (net.Conn, error) {

@@ -35,7 +35,7 @@ type plan struct {
 
 // plan reads the host once (mount table, the paths of rules) and turns the record into
 // a plan.
-func (s *shim) plan(layers []*os.File) (plan, error) {
+func (s *shim) plan() (plan, error) {
 	r := s.record
 	table, err := readMounts()
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *shim) plan(layers []*os.File) (plan, error) {
 		return plan{}, fmt.Errorf("%w: %w", session.ErrRefused, err)
 	}
 	views := viewsOf(r, s.launch.Dir, s.order.Layers)
-	if len(layers) == 0 {
+	if len(s.order.Layers) == 0 {
 		if err := uncut(table, views); err != nil {
 			return plan{}, err
 		}

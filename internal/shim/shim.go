@@ -55,19 +55,12 @@ func Main() int {
 	}
 	s := &shim{}
 	early := s.prepare()
-	o, files, err := launcher.ReceiveFiles()
-	if err != nil || len(files) != len(o.Layers)+1 { // the listening socket first, then the layers
+	running, err := s.obey(launcher, early)
+	if errors.Is(err, errNobody) {
 		s.end()
-		return 1 // the launcher went away: nobody to tell
+		return 1
 	}
-	s.order, s.record, s.launch = o, o.Record, o.Launch
-	var out outcome
-	if early == nil {
-		early = s.lives()
-	}
-	if err = early; err == nil {
-		out.Running, err = s.start(files)
-	}
+	out := outcome{Running: running}
 	if err != nil {
 		s.end()
 		out = failure(err)
@@ -85,6 +78,40 @@ func Main() int {
 	}
 	s.serve()
 	return 0
+}
+
+// errNobody says that the launcher went away: there is nobody to tell.
+var errNobody = errors.New("the launcher is gone")
+
+// obey makes the session of the launcher's order: it plans, says so, and goes on when the
+// descriptors have come and with them the session's directories. Its error is for the
+// launcher, and so is early, what went wrong before.
+func (s *shim) obey(launcher *holder.Channel[outcome, order], early error) (r session.Running, err error) {
+	if s.order, err = launcher.Receive(); err != nil {
+		return r, errNobody
+	}
+	if early != nil {
+		return r, early
+	}
+	if err := s.lives(); err != nil {
+		return r, err
+	}
+	s.record, s.launch = s.order.Record, s.order.Launch
+	var p plan
+	if err := doSteps([]step{
+		{"network", s.checkOpen},
+		{"plan", func() (err error) { p, err = s.plan(); return err }},
+	}); err != nil {
+		return r, err
+	}
+	if err := launcher.Send(outcome{Planned: true}, nil); err != nil {
+		return r, errNobody
+	}
+	_, files, err := launcher.ReceiveFiles()
+	if err != nil || len(files) != len(s.order.Layers)+1 { // the listening socket first, then the layers
+		return r, errNobody
+	}
+	return s.start(&p, files)
 }
 
 // maxOrder bounds an order in bytes: a record with its rules.
@@ -165,15 +192,12 @@ func (s *shim) prepare() (err error) {
 	})
 }
 
-// start makes the session of the order in the sandbox.
-func (s *shim) start(files []*os.File) (session.Running, error) {
+// start makes the session that was planned in the sandbox.
+func (s *shim) start(p *plan, files []*os.File) (session.Running, error) {
 	deadline := time.Now().Add(startTimeout)
-	var p plan
 	err := doSteps([]step{
 		{"socket", func() error { return s.adopt(files[0]) }},
-		{"network", s.checkOpen},
-		{"plan", func() (err error) { p, err = s.plan(files[1:]); return err }},
-		{"dirs", func() error { return s.makeDirs(&p) }},
+		{"dirs", func() error { return s.makeDirs(p) }},
 		{"tree", func() (err error) { s.warnings, err = s.inner.build(p.spec, files[1:], deadline); return err }},
 		{"log", func() error {
 			closeAll(files[1:])
