@@ -5,7 +5,8 @@
 //	ratio -rounds 30 plain='bwrap … true' sbxd='sbxd exec S -- true'
 //
 // A command may have a preparation, NAME@prepare=…, that is not timed, and a place to be
-// timed in, NAME@via='sbxd exec S --': then hyperfine itself runs there.
+// timed in, NAME@via='sbxd exec S --': then hyperfine itself runs there. A command that
+// begins with "api:" is no program: see bot.
 package main
 
 import (
@@ -88,6 +89,9 @@ func parse(args []string) ([]side, error) {
 
 // time runs the side once, by hyperfine without a shell.
 func (s side) time() (float64, error) {
+	if what, ok := strings.CutPrefix(s.command, "api:"); ok {
+		return bot(what, s.prepare)
+	}
 	args := append(strings.Fields(s.via), "hyperfine", "-N", "--runs", "1", "--style", "none", "--export-json", "/dev/stdout")
 	if s.prepare != "" {
 		args = append(args, "--prepare", s.prepare)
