@@ -35,9 +35,8 @@ import (
 // launchFD is the socket to the launcher.
 const launchFD = 3
 
-// Main is the shim's whole life: it makes the sandbox, waits for its order (a spare shim
-// does so for long), makes the session of it, answers once, and serves until the sandbox
-// has ended.
+// Main is the shim's whole life: it makes the sandbox and waits for its order (a spare shim
+// does so for long), makes the session, and serves until the sandbox has ended.
 func Main() int {
 	runtime.LockOSThread() // parent-death signals go by thread
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGINT)
@@ -53,9 +52,15 @@ func Main() int {
 	if err := launcher.Accept(); err != nil {
 		return 1
 	}
-	s := &shim{}
+	frame, err := holder.FrameOf()
+	if err != nil {
+		return 1
+	}
+	s := &shim{frame: frame}
+	planned := make(chan error, 1)
+	go func() { planned <- s.await(launcher) }() // which needs no sandbox
 	early := s.prepare()
-	running, err := s.obey(launcher, early)
+	running, err := s.obey(launcher, early, <-planned)
 	if errors.Is(err, errNobody) {
 		s.end()
 		return 1
@@ -83,35 +88,39 @@ func Main() int {
 // errNobody says that the launcher went away: there is nobody to tell.
 var errNobody = errors.New("the launcher is gone")
 
-// obey makes the session of the launcher's order: it plans, says so, and goes on when the
-// descriptors have come and with them the session's directories. Its error is for the
-// launcher, and so is early, what went wrong before.
-func (s *shim) obey(launcher *holder.Channel[outcome, order], early error) (r session.Running, err error) {
+// await waits for the order and plans it.
+func (s *shim) await(launcher *holder.Channel[outcome, order]) (err error) {
+	s.rehearse()
 	if s.order, err = launcher.Receive(); err != nil {
-		return r, errNobody
-	}
-	if early != nil {
-		return r, early
-	}
-	if err := s.lives(); err != nil {
-		return r, err
+		return errNobody
 	}
 	s.record, s.launch = s.order.Record, s.order.Launch
-	var p plan
-	if err := doSteps([]step{
-		{"network", s.checkOpen},
-		{"plan", func() (err error) { p, err = s.plan(); return err }},
-	}); err != nil {
-		return r, err
+	return doSteps([]step{{"plan", func() (err error) { s.planned, err = s.plan(); return err }}})
+}
+
+// obey makes the session of the order that is planned, unless that, or the sandbox, went
+// wrong. It tells the launcher, and goes on when the descriptors have come and with them
+// the session's directories.
+func (s *shim) obey(launcher *holder.Channel[outcome, order], early, planned error) (session.Running, error) {
+	if errors.Is(planned, errNobody) {
+		return s.running, planned
+	}
+	if early != nil {
+		return s.running, early
+	}
+	for _, err := range []error{s.lives(), planned, doSteps([]step{{"network", s.checkOpen}})} {
+		if err != nil {
+			return s.running, err
+		}
 	}
 	if err := launcher.Send(outcome{Planned: true}, nil); err != nil {
-		return r, errNobody
+		return s.running, errNobody
 	}
 	_, files, err := launcher.ReceiveFiles()
 	if err != nil || len(files) != len(s.order.Layers)+1 { // the listening socket first, then the layers
-		return r, errNobody
+		return s.running, errNobody
 	}
-	return s.start(&p, files)
+	return s.start(&s.planned, files)
 }
 
 // maxOrder bounds an order in bytes: a record with its rules.
@@ -148,6 +157,7 @@ type shim struct {
 	order    order
 	record   session.Record
 	launch   session.Launch
+	planned  plan
 	listener net.Listener
 	log      *execlog.Log
 	execs    *Execs
@@ -175,10 +185,7 @@ func doSteps(steps []step) error {
 
 // prepare makes the sandbox, which needs no session yet. Afterwards nobody may look into
 // the shim; before, the holder could not be given its ids (user_namespaces(7)).
-func (s *shim) prepare() (err error) {
-	if s.frame, err = holder.FrameOf(); err != nil {
-		return err
-	}
+func (s *shim) prepare() error {
 	deadline := time.Now().Add(startTimeout)
 	return doSteps([]step{
 		{"holder", func() (err error) { s.inner, err = startHolder(s.frame); return err }},
@@ -188,7 +195,6 @@ func (s *shim) prepare() (err error) {
 		{"mounter", func() error { return s.inner.meet(deadline) }},
 		{"guest", func() error { return s.greet(deadline) }},
 		{"lock", s.lock},
-		{"rehearse", s.rehearse},
 	})
 }
 

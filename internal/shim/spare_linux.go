@@ -1,10 +1,12 @@
 package shim
 
 import (
+	"fmt"
 	"slices"
 	"syscall"
 	"time"
 
+	"github.com/sbxd/sbxd/bwrap"
 	"github.com/sbxd/sbxd/internal/feature"
 	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/session"
@@ -24,6 +26,18 @@ type need struct {
 func (n need) fits(m need) bool {
 	return n.cred.UID == m.cred.UID && n.cred.GID == m.cred.GID && slices.Equal(n.cred.Groups, m.cred.Groups) &&
 		n.frame == m.frame && n.host == m.host
+}
+
+// needOf is what the sandbox of a session has to be.
+func needOf(r session.Record, p session.Policy, findings bwrap.Findings) (need, error) {
+	host, err := holder.SumHost()
+	if err != nil {
+		return need{}, fmt.Errorf("look at the host: %w", err)
+	}
+	return need{cred: r.Cred(), host: host, frame: holder.Frame{
+		UID: r.UID, Bwrap: findings, OpenNet: r.Network == "open",
+		TmpSize: or(p.TmpSize, defaultTmp), ShmSize: or(p.ShmSize, defaultShm),
+	}}, nil
 }
 
 // takeSpare returns the shim that waits for such a session, or nil.
