@@ -55,7 +55,8 @@ func newExec(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return execute(c.Context(), a, client, args[0], args[1:], &o)
+			r, ctx := newRunner(c.Context(), a, &o)
+			return r.execute(ctx, client, args[0], args[1:])
 		},
 	}
 	o.addFlags(c.Flags())
@@ -89,20 +90,17 @@ func wantCommand(c *cobra.Command, command []string, attach string) error {
 }
 
 // execute runs one command in a session and returns its exit code as a status.
-func execute(ctx context.Context, a *app, client *api.Client, id string, command []string, o *execOptions) error {
+func (r *runner) execute(ctx context.Context, client *api.Client, id string, command []string) error {
+	a, o := r.app, r.options
 	env, err := environment(a.getenv, o.envFiles, o.env)
 	if err != nil {
 		return err
 	}
 	req := api.ExecRequest{Argv: command, Cwd: api.Word(o.cwd), Env: env, TTY: o.tty, Detach: o.detach, Attach: o.attach, Stdin: !o.detach}
-	r := newRunner(a, o)
 	defer r.close()
 	if err := r.open(&req); err != nil {
 		return ours(err)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go r.watch(cancel)
 	exit, err := client.Exec(ctx, id, req, r.streams)
 	r.close() // before anything is printed
 	if err != nil && r.started.Load() {
@@ -149,17 +147,21 @@ func failed(err error) error {
 // runner holds the caller's side of a running command: streams, terminal, signals.
 type runner struct {
 	app     *app
+	options *execOptions
 	term    *terminal // nil without -t, or without a terminal
 	streams api.Streams
 	resize  chan api.Size
 	forward chan string
 	caught  chan os.Signal
 	started atomic.Bool
+	over    atomic.Bool
 }
 
-func newRunner(a *app, o *execOptions) *runner {
+// newRunner returns a runner that has the signals already; until a command runs they
+// cancel ctx.
+func newRunner(ctx context.Context, a *app, o *execOptions) (*runner, context.Context) {
 	r := &runner{
-		app: a,
+		app: a, options: o,
 		// One slot: only the last size counts.
 		resize:  make(chan api.Size, 1),
 		forward: make(chan string, 8),
@@ -175,12 +177,14 @@ func newRunner(a *app, o *execOptions) *runner {
 	if o.detach {
 		r.streams.Stdin = nil
 	}
-	return r
+	ctx, cancel := context.WithCancelCause(ctx)
+	signal.Notify(r.caught, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	go r.watch(cancel)
+	return r, ctx
 }
 
-// open takes the signals and, with -t, the terminal.
+// open takes the terminal, with -t.
 func (r *runner) open(req *api.ExecRequest) error {
-	signal.Notify(r.caught, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	if req.TTY {
 		req.Rows, req.Cols = r.term.size()
 		r.resized() // for a command that had another terminal before
@@ -199,16 +203,22 @@ func (r *runner) open(req *api.ExecRequest) error {
 	return nil
 }
 
+// close gives the terminal back. The signals are kept: letting them go takes half a
+// millisecond, and watch knows what they would do.
 func (r *runner) close() {
+	r.over.Store(true)
 	r.term.restore()
-	signal.Stop(r.caught)
 }
 
-// watch forwards signals to the command; before it runs, they end the attempt.
+// watch forwards signals to the command; before it runs, they end the attempt, and after
+// it has ended, this process.
 func (r *runner) watch(cancel context.CancelCauseFunc) {
 	for s := range r.caught {
 		n := s.(syscall.Signal)
 		switch {
+		case r.over.Load() && signalNames[n] != "":
+			exit(128 + int(n))
+		case r.over.Load():
 		case n == unix.SIGWINCH:
 			r.resized()
 		case n == unix.SIGCONT:

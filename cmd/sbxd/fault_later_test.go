@@ -77,9 +77,12 @@ func TestARemovalThatFails(t *testing.T) {
 func TestACallerThatGivesUp(t *testing.T) {
 	f := newFaulty(t)
 	before := f.used(t)
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGKILL} {
+	for i, sig := range []os.Signal{syscall.SIGINT, syscall.SIGKILL, syscall.SIGINT, syscall.SIGTERM} {
 		f.set(t, "mounter.views:1:stop")
 		cmd := f.cmd("start", "--project", f.project)
+		if i > 1 {
+			cmd = f.cmd("run", "--project", f.project, "--", "true")
+		}
 		must(t, cmd.Start())
 		f.stopped(t, "sbxd mounter")
 		f.set(t, "")

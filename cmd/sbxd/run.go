@@ -23,14 +23,13 @@ func newRun(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, stop := interruptible(c.Context())
+			r, ctx := newRunner(c.Context(), a, &o)
 			s, err := startSession(ctx, a, client, &start)
-			stop()
 			if err != nil {
 				return ours(err)
 			}
 			_, _ = fmt.Fprintln(a.err, s.ID)
-			return execute(c.Context(), a, client, s.ID, args, &o)
+			return r.execute(ctx, client, s.ID, args)
 		},
 	}
 	start.addFlags(c.Flags())
