@@ -2,10 +2,11 @@
 // from the process that becomes it, and how to find out whether the one on this
 // machine can be trusted with that.
 //
-// The one idea: bubblewrap binds one finished tree and nothing else. The tree is built
-// before, by descriptor, in a private mount namespace; so no path of a user or of an
-// agent is ever in the argument list, and neither the faults of older versions with
-// links below a destination nor their slow binds matter.
+// The one idea: bubblewrap binds one tree and nothing else. The tree is built by
+// descriptor, in a private mount namespace, and what comes into it later reaches the
+// sandbox by propagation; so no path of a user or of an agent is ever in the argument
+// list, and neither the faults of older versions with links below a destination nor
+// their slow binds matter.
 //
 // Args and the seccomp assembler are pure. Harden and Exec act on the calling process.
 // The package must not know what a session shows or hides (package masks), nor build

@@ -131,7 +131,7 @@ func (b *builder) finish() error {
 	if err := setAttr(file, roFlags, false); err != nil {
 		return err
 	}
-	return move(file, at)
+	return b.attach(file, at)
 }
 
 // seal ends the propagation: nothing reaches the sandbox any more.

@@ -82,6 +82,7 @@ func (f *Failure) Error() string { return f.Message }
 type Answer struct {
 	Failure  *Failure
 	Warnings []string
+	Mounts   int // that were attached, without those that came below them
 }
 
 // Main is the holder: it never returns except by exit of the caller with its code.

@@ -85,7 +85,7 @@ func MounterMain() int {
 	if err == nil {
 		err = b.build()
 	}
-	a := Answer{Warnings: b.warnings}
+	a := Answer{Warnings: b.warnings, Mounts: b.mounts}
 	if err != nil {
 		a.Failure = failure(err)
 	}

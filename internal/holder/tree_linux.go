@@ -16,6 +16,7 @@ import (
 type tree struct {
 	root   *os.File // rootPath
 	opened []*os.File
+	mounts int // attached so far, without those that came below them
 }
 
 func (t *tree) close() {
@@ -127,7 +128,7 @@ func (t *tree) pin(path string) error {
 	if err := mnt.SetPropagation(int(pinned.Fd()), unix.MS_PRIVATE, true); err != nil {
 		return fmt.Errorf("pin %s: %w", path, err)
 	}
-	return move(pinned, at)
+	return t.attach(pinned, at)
 }
 
 // put mounts a detached tree on the object at path of the session's root.
@@ -137,10 +138,19 @@ func (t *tree) put(mount *os.File, path string) error {
 		return err
 	}
 	defer at.Close()
-	if err := move(mount, at); err != nil {
+	if err := t.attach(mount, at); err != nil {
 		return fmt.Errorf("mount %s: %w", path, err)
 	}
 	return nil
+}
+
+// attach mounts a detached tree on the very object that at refers to.
+func (t *tree) attach(mount, at *os.File) error {
+	err := move(mount, at)
+	if err == nil {
+		t.mounts++
+	}
+	return err
 }
 
 // attr sets and clears attributes of the mount at path, in this namespace alone.

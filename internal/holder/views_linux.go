@@ -164,7 +164,7 @@ func (b *builder) cover(path string) error {
 		return err
 	}
 	defer mask.Close()
-	return move(mask, at)
+	return b.attach(mask, at)
 }
 
 // coverMissing covers a path that the view does not have. Below a view its mount point
@@ -216,7 +216,7 @@ func (b *builder) coverStep(i int, s masks.Step) error {
 	if err := setAttr(mask, roFlags|unix.MOUNT_ATTR_NOEXEC, false); err != nil {
 		return err
 	}
-	return move(mask, at)
+	return b.attach(mask, at)
 }
 
 // skeleton makes a directory outside the tree that holds the given empty objects.

@@ -163,24 +163,24 @@ func (in *inner) framed(deadline time.Time) error {
 var errDied = errors.New("a process of the sandbox has ended")
 
 // build sends the spec and returns when all of it is mounted.
-func (in *inner) build(spec holder.Spec, layers []*os.File, deadline time.Time) (warnings []string, err error) {
+func (in *inner) build(spec holder.Spec, layers []*os.File, deadline time.Time) (holder.Answer, error) {
 	_ = in.mounter.SetDeadline(deadline)
 	if layers == nil {
 		layers = []*os.File{}
 	}
 	if err := in.mounter.Send(spec, layers); err != nil {
-		return nil, fmt.Errorf("%w: send the spec to the mounter: %w", errDied, err)
+		return holder.Answer{}, fmt.Errorf("%w: send the spec to the mounter: %w", errDied, err)
 	}
 	a, err := in.mounter.Receive()
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fmt.Errorf("hear from the mounter: %w", err)
+		return holder.Answer{}, fmt.Errorf("hear from the mounter: %w", err)
 	case err != nil:
-		return nil, fmt.Errorf("%w: the mounter gave no answer: %w", errDied, err)
+		return holder.Answer{}, fmt.Errorf("%w: the mounter gave no answer: %w", errDied, err)
 	case a.Failure != nil:
-		return a.Warnings, a.Failure
+		return a, a.Failure
 	}
-	return a.Warnings, nil
+	return a, nil
 }
 
 // meet waits for the mounter.

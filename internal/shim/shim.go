@@ -146,13 +146,13 @@ func (e *stepError) Unwrap() error { return e.err }
 
 // shim is one session's process.
 type shim struct {
-	frame    holder.Frame
-	inner    *inner
-	running  session.Running
-	guest    *wire.Conn
-	user     string   // login name, "" for a uid without one
-	missing  []string // security layers that this host lacks
-	warnings []string
+	frame   holder.Frame
+	inner   *inner
+	running session.Running
+	guest   *wire.Conn
+	user    string   // login name, "" for a uid without one
+	missing []string // security layers that this host lacks
+	mounts  int      // that the sandbox had without a session
 
 	order    order
 	record   session.Record
@@ -194,6 +194,7 @@ func (s *shim) prepare() error {
 		{"bwrap", func() error { return s.identify(deadline) }},
 		{"mounter", func() error { return s.inner.meet(deadline) }},
 		{"guest", func() error { return s.greet(deadline) }},
+		{"mounts", func() (err error) { s.mounts, err = mountCount(s.running.Guest.Pid); return err }},
 		{"lock", s.lock},
 	})
 }
@@ -201,15 +202,17 @@ func (s *shim) prepare() error {
 // start makes the session that was planned in the sandbox.
 func (s *shim) start(p *plan, files []*os.File) (session.Running, error) {
 	deadline := time.Now().Add(startTimeout)
+	var built holder.Answer
 	err := doSteps([]step{
 		{"socket", func() error { return s.adopt(files[0]) }},
 		{"dirs", func() error { return s.makeDirs(p) }},
-		{"tree", func() (err error) { s.warnings, err = s.inner.build(p.spec, files[1:], deadline); return err }},
+		{"tree", func() (err error) { built, err = s.inner.build(p.spec, files[1:], deadline); return err }},
+		{"arrive", func() error { return s.arrived(built.Mounts) }},
 		{"log", func() error {
 			closeAll(files[1:])
 			s.running.View = "kernel"
 			s.running.Missing = append(s.frame.Sandbox().Missing(), s.missing...)
-			s.running.Warnings = append(p.warnings, s.warnings...)
+			s.running.Warnings = append(p.warnings, built.Warnings...)
 			return s.open(s.running)
 		}},
 		{"guard", func() error { return s.guard(p.spec, s.running.Guest) }},
