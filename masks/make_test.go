@@ -122,13 +122,6 @@ func TestInputAboveMasks(t *testing.T) {
 	})
 }
 
-func TestOneFileAsInputWarns(t *testing.T) { // B072
-	plan := mustMake(t, input(rule(ReadOnlyInput, "/srv/f")), host(t, "d /home/u/p", "f /srv/f"))
-	if w := strings.Join(plan.Warnings, ""); !strings.Contains(w, "/srv/f") || !strings.Contains(w, "name its directory") {
-		t.Errorf("warnings %q", w)
-	}
-}
-
 // What leads to programs of the host is shown through a view, where it leads nowhere.
 func TestEndsInInputs(t *testing.T) {
 	h := host(t, "d /home/u/p", "f /srv/plain/a/f", "s /srv/deep/a/b/sock", "s /srv/masked/sock", "d /run/user/1000/fnm/bin", "s /srv/carve/sock")

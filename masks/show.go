@@ -9,9 +9,6 @@ func (p *planner) addInput(r Rule) {
 	if !ok || !p.recheck(r, at.path) {
 		return
 	}
-	if at.info.Type == File {
-		p.warn(r, "is one file: a session keeps the version of its start when the host replaces it; name its directory to see changes")
-	}
 	for _, l := range at.via {
 		if !p.inView(l) && !p.inBase(l) {
 			p.addLink(l)

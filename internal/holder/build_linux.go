@@ -35,6 +35,7 @@ type builder struct {
 	coverF     *os.File   // attached prototypes of the two covers, read-only
 	coverD     *os.File
 	pinned     map[string]bool // by pinMovable
+	keeper     keeper
 	warnings   []string
 }
 
@@ -63,7 +64,7 @@ func (b *builder) warn(format string, a ...any) {
 // openFrame opens what the holder has made. /run is closed in the sandbox, and stays
 // so; here mount points may have to be made in it.
 func (b *builder) openFrame() (err error) {
-	b.hostTmp = os.NewFile(tmpFD, stagePath)
+	b.hostTmp, _ = b.keep(os.NewFile(tmpFD, stagePath), nil)
 	for _, o := range []struct {
 		to   **os.File
 		path string

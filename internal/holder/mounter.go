@@ -65,7 +65,7 @@ type Spec struct {
 const maxSpec = 256 << 20
 
 // MounterMain is the mounter. It ends without a word when the shim goes before it has
-// sent anything.
+// sent anything. When it has answered, it stays if there are files to follow.
 func MounterMain() int {
 	debug.SetGCPercent(-1) // it works for milliseconds
 	unix.Umask(0)
@@ -81,7 +81,7 @@ func MounterMain() int {
 	if errors.Is(err, io.EOF) {
 		return 0
 	}
-	b := &builder{spec: spec, layerFiles: layers, pinned: map[string]bool{}}
+	b := &builder{tree: tree{opened: layers}, spec: spec, layerFiles: layers, pinned: map[string]bool{}}
 	if err == nil {
 		err = b.build()
 	}
@@ -92,5 +92,8 @@ func MounterMain() int {
 	if shim.Send(a, nil) != nil {
 		return 1
 	}
-	return 0
+	if err != nil || len(b.keeper.files) == 0 {
+		return 0
+	}
+	return b.keeper.run(conn)
 }

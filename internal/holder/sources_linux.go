@@ -24,10 +24,12 @@ func (b *builder) openSources() error {
 	for i, s := range b.spec.Steps {
 		var src *os.File
 		var err error
-		switch s.Op {
-		case masks.BindRO, masks.BindRW:
+		switch {
+		case isFollowed(s):
+			src, err = b.follow(i, s)
+		case s.Op == masks.BindRO, s.Op == masks.BindRW:
 			src, err = b.cloneOf(s)
-		case masks.ViewRO:
+		case s.Op == masks.ViewRO:
 			src, err = b.openSource(s)
 		default:
 			continue
@@ -125,14 +127,19 @@ func (b *builder) openSource(s masks.Step) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	return f, planned(f, s)
+}
+
+// planned returns an error if f is not the object that the plan saw.
+func planned(f *os.File, s masks.Step) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, fmt.Errorf("look at %s: %w", s.Source, err)
+		return fmt.Errorf("look at %s: %w", s.Source, err)
 	}
 	if s.SourceID != (masks.FileID{}) && s.SourceID != (masks.FileID{Dev: st.Dev, Ino: st.Ino}) {
-		return nil, fmt.Errorf("%s was replaced while the session was starting", s.Source)
+		return fmt.Errorf("%s was replaced while the session was starting", s.Source)
 	}
-	return f, nil
+	return nil
 }
 
 // cloneOf returns a detached clone of a step's source, with what is mounted below it.

@@ -128,6 +128,9 @@ func (b *builder) applyStep(i int, s masks.Step) error {
 		}
 		return b.unlessReplaced(s, err, "covered")
 	case masks.BindRO:
+		if f := b.keeper.files[i]; f != nil {
+			return b.unlessReplaced(s, b.bindFollowed(i, f, s), "shown")
+		}
 		return b.unlessReplaced(s, b.bind(i, s, roFlags), "shown")
 	case masks.BindRW:
 		return b.unlessReplaced(s, b.bind(i, s, rwFlags), "shown")

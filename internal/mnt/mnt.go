@@ -106,6 +106,20 @@ func Move(from, toDir int, path string) error {
 	if path == "" {
 		flags |= unix.MOVE_MOUNT_T_EMPTY_PATH
 	}
+	return move(from, toDir, path, flags)
+}
+
+// moveBeneath is MOVE_MOUNT_BENEATH.
+const moveBeneath = 0x200
+
+// MoveBeneath attaches the detached mount at from where the mount at top is attached, and
+// top on it: nothing changes to be seen until top is detached (move_mount(2)). EINVAL
+// before Linux 6.5.
+func MoveBeneath(from, top int) error {
+	return move(from, top, "", moveBeneath|unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+func move(from, toDir int, path string, flags int) error {
 	_, err := retry(func() (int, error) { return 0, unix.MoveMount(from, "", toDir, path, flags) })
 	if err != nil {
 		return &Error{Op: "move mount", Target: path, Err: err}
@@ -151,6 +165,14 @@ func MakePrivate() error {
 func Detach(path string) error {
 	if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 		return &Error{Op: "unmount", Target: path, Err: err}
+	}
+	return nil
+}
+
+// DetachFD lazily removes the mount whose root fd is.
+func DetachFD(fd int) error {
+	if err := unix.Unmount(Name(fd), unix.MNT_DETACH); err != nil {
+		return &Error{Op: "unmount", Target: Name(fd), Err: err}
 	}
 	return nil
 }

@@ -1,15 +1,72 @@
-# The host replaces a shared file by rename. A directory shows the new one at once; for
-# a single file, whose inode a session keeps (DESIGN: inputs), the start says so.
+# The host replaces a shared file by rename. The session sees the new one within a second,
+# be it shared by itself or by its directory.
 # Seen in deepcoldy/botmux#1113, openclaw/openclaw#124682.
+
+# replace FILE TEXT: as editors do.
+replace() { owner sh -c 'echo "$2" >"$1.new"; mv "$1.new" "$1"' - "$1" "$2"; }
+
+shows() { [ "$(inside cat "$1")" = "$2" ]; }
+
+# soon FILE TEXT: the session reads it within the second that is promised.
+soon() { until_true 1 shows "$1" "$2"; }
+
 host() {
-	owner sh -c 'mkdir "$0/dir"; echo 1 >"$0/dir/f"; echo 1 >"$0/file"' "$W"
-	S=$(sbxd start --project "$PROJECT" --ro "$W/dir" --ro "$W/file" 2>"$DIR/err")
-	said "file.* name its directory"
-	[ "$(inside cat "$W/dir/f" "$W/file")" = $'1\n1' ]
-	owner sh -c 'for f in dir/f file; do echo 2 >"$0/t"; mv "$0/t" "$0/$f"; done' "$W"
-	[ "$(inside cat "$W/dir/f")" = 2 ]
-	case $(inside cat "$W/file") in 1 | 2) ;; *) fail 'neither the old nor the new version' ;; esac
-	owner sh -c 'echo 3 >"$0/dir/new"' "$W"
-	[ "$(inside cat "$W/dir/new")" = 3 ]
-	not inside sh -c 'echo x >"$0/dir/f"' "$W"
+	owner sh -c 'mkdir "$0/dir" "$0/two" "$0/closed"; for f; do echo 1 >"$f"; done; echo SECRET >"$0/secret"' \
+		"$W" "$W/dir/f" "$W/two/a" "$W/two/b" "$W/closed/f" "$HOME/mine" "$PROJECT/ours"
+	owner chmod 311 "$W/closed" # which nobody may list, nor watch
+	FILES=("$W/two/a" "$W/two/b" "$W/closed/f" "$HOME/mine" "$PROJECT/ours")
+	ro=()
+	for f in "$W/dir" "${FILES[@]}"; do ro+=(--ro "$f"); done
+	start "${ro[@]}"
+	[ ! -s "$DIR/err" ] || fail "a warning: $(cat "$DIR/err")"
+	for f in "$W/dir/f" "${FILES[@]}"; do shows "$f" 1; done
+
+	replace "$W/dir/f" 2
+	shows "$W/dir/f" 2
+	for f in "${FILES[@]}"; do
+		replace "$f" 2
+		soon "$f" 2
+		not inside sh -c 'echo x >"$0"' "$f"
+		not inside sh -c 'rm -f "$0"; mv "$0" "$0.old"; umount "$0"; [ ! -e "$0" ]' "$f"
+		shows "$f" 2
+	done
+	without_end
+	what_is_no_file
+	[ "$(owner cat "${FILES[@]}" | sort -u)" = 5 ]
+}
+
+# Replaced without end, it is at all times one of its versions.
+without_end() {
+	local f=$W/two/a
+	inside sh -c 'exec 3<"$0"; touch /tmp/reads
+		while [ ! -e /tmp/enough ]; do read -r v <"$0" || v=none; case $v in [0-9]*) ;; *) echo "read: $v"; exit 1 ;; esac; done
+		read -r v <&3; [ "$v" = 2 ]' "$f" >"$DIR/reader" 2>&1 &
+	local reader=$!
+	until_true 5 inside test -e /tmp/reads
+	owner sh -c 'n=0; while [ $n -lt 200 ]; do n=$((n + 1)); echo $n >"$0.new"; mv "$0.new" "$0"; done' "$f"
+	soon "$f" 200
+	inside touch /tmp/enough
+	wait $reader || fail "a reader saw something else: $(cat "$DIR/reader")"
+}
+
+# What comes in its place and is no file is not shown; the file that comes after it is.
+what_is_no_file() {
+	local f
+	for f in "${FILES[@]}"; do
+		replace "$f" 3
+		soon "$f" 3
+		owner sh -c 'rm "$0"; ln -s "$1" "$0"' "$f" "$W/secret"
+		sleep 0.7
+		shows "$f" 3
+		owner sh -c 'rm "$0"; mkdir "$0"; echo SECRET >"$0/f"' "$f"
+		sleep 0.7
+		shows "$f" 3
+		owner sh -c 'rm -r "$0"; mkfifo "$0"' "$f"
+		sleep 0.7
+		shows "$f" 3
+		owner sh -c 'rm "$0"; echo 4 >"$0"' "$f"
+		soon "$f" 4
+		owner sh -c 'echo 5 >"$0"' "$f" # in its place, without a rename
+		soon "$f" 5
+	done
 }
