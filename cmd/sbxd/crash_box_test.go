@@ -142,7 +142,7 @@ func (b *box) processes(t *testing.T) []string {
 }
 
 // spare returns the processes of the waiting shim: the one of the daemon's whose mounter
-// has yet to come, or to end.
+// has yet to come, or to build a session.
 func (b *box) spare(all []process) map[int]bool {
 	below := func(root int) map[int]bool {
 		tree := map[int]bool{root: true}
@@ -159,13 +159,20 @@ func (b *box) spare(all []process) map[int]bool {
 		mounter := false
 		for _, p := range all {
 			session = session || tree[p.pid] && strings.HasPrefix(p.line, "bwrap ")
-			mounter = mounter || tree[p.pid] && p.line == "sbxd mounter"
+			mounter = mounter || tree[p.pid] && p.line == "sbxd mounter" && !follows(p.pid)
 		}
 		if !session || mounter {
 			return tree
 		}
 	}
 	return nil
+}
+
+// follows reports whether a mounter has done its work and follows single files: it gives
+// up new privileges for that.
+func follows(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	return err == nil && bytes.Contains(b, []byte("\nNoNewPrivs:\t1\n"))
 }
 
 // children lists the processes of this machine by their parents.

@@ -11,7 +11,6 @@ package feature
 const (
 	FDLowerdir      = "fd-lowerdir"      // overlayfs layers given as descriptors (Linux 6.13), else /proc/self/fd paths
 	Landlock        = "landlock"         // Landlock in the guest
-	MoveBeneath     = "move-beneath"     // MOVE_MOUNT_BENEATH (Linux 6.5)
 	PeerPidfd       = "peer-pidfd"       // SO_PEERPIDFD (Linux 6.5)
 	Pidfd           = "pidfd"            // pidfd_open, pidfd_send_signal (Linux 5.3)
 	RenameExchange  = "openat2-exchange" // renameat2(RENAME_EXCHANGE) on the project's file system

@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sbxd/sbxd/internal/feature"
 	"github.com/sbxd/sbxd/internal/mnt"
 	"github.com/sbxd/sbxd/masks"
 )
@@ -126,37 +125,63 @@ func (f *followed) look() {
 	}
 	next, err := clone(src, true)
 	if err == nil {
+		defer next.Close()
 		err = setAttr(next, roFlags, true)
 	}
 	if err == nil {
 		err = f.exchange(next)
 	}
-	if err != nil {
-		f.failed = true
-		_ = next.Close()
-		return
+	if f.failed = err != nil; !f.failed {
+		f.id = id
 	}
-	_ = f.shown.Close()
-	f.shown, f.id = next, id
 }
 
-// exchange puts next in the place of what is shown. From Linux 6.5 on there is no moment
-// that shows anything else; before, there is one in which the file cannot be opened.
+// exchange puts next in the place of what is shown, with no moment in which anything else
+// is: a mount that propagates to where one lies already goes beneath that one (Linux 4.11).
+// So it comes by way of a further mount of the anchor, on which nothing lies.
 func (f *followed) exchange(next *os.File) error {
-	err := error(unix.EINVAL)
-	if !feature.Off(feature.MoveBeneath) {
-		err = mnt.MoveBeneath(int(next.Fd()), int(f.shown.Fd()))
+	bare, err := clone(f.anchor, false)
+	if err != nil {
+		return err
 	}
+	defer bare.Close()
+	if err := attachBare(bare); err != nil {
+		return err
+	}
+	err = move(next, bare)
 	if err == nil {
-		return mnt.DetachFD(int(f.shown.Fd()))
+		err = f.hide()
 	}
-	if !errors.Is(err, unix.EINVAL) {
+	if err := errors.Join(err, mnt.SetPropagation(int(bare.Fd()), unix.MS_PRIVATE, false), mnt.DetachFD(int(bare.Fd()))); err != nil {
 		return err
 	}
-	if err := mnt.DetachFD(int(f.shown.Fd())); err != nil && !errors.Is(err, unix.EINVAL) {
+	shown, err := openPath(f.anchor.Name())
+	if err != nil {
 		return err
 	}
-	return move(next, f.anchor)
+	_ = f.shown.Close()
+	f.shown = shown
+	return nil
+}
+
+// hide takes the mount of the file away. EINVAL: the kernel has done so, since the host
+// replaced the file below it meanwhile.
+func (f *followed) hide() error {
+	err := mnt.DetachFD(int(f.shown.Fd()))
+	if errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return err
+}
+
+// attachBare mounts a detached mount of an anchor on the stage.
+func attachBare(bare *os.File) error {
+	at, err := openPath(coverFile)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	return move(bare, at)
 }
 
 var errNotRegular = errors.New("it is no regular file")

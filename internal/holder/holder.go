@@ -9,7 +9,8 @@
 // mounter waits for the Spec and lays the rest into the same tree; its mounts reach the
 // sandbox by propagation, one way (mount_namespaces(7), slave mounts). Then it seals the
 // tree, so that nothing more ever comes, and ends; until then nothing runs in the sandbox
-// but a guest without commands.
+// but a guest without commands. Only single files of the host may still change, each in
+// its own place: the mounter stays to follow them.
 //
 // It knows mounts and the order in which they are laid. It must not know why a path
 // is masked (package masks decides), nor anything of the daemon.
@@ -24,6 +25,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sbxd/sbxd/bwrap"
 	"github.com/sbxd/sbxd/internal/fault"
@@ -136,6 +139,9 @@ func startMounter() error {
 		return err
 	}
 	defer tmp.Close()
+	for _, fd := range []int{ControlFD, GuestFD, StatusFD, MounterFD} {
+		unix.CloseOnExec(fd) // of these the mounter gets what Files says
+	}
 	socket := os.NewFile(MounterFD, "mounter")
 	defer socket.Close()
 	// Of a process of another parent nobody waits for an exit; bubblewrap ignores that of

@@ -106,20 +106,6 @@ func Move(from, toDir int, path string) error {
 	if path == "" {
 		flags |= unix.MOVE_MOUNT_T_EMPTY_PATH
 	}
-	return move(from, toDir, path, flags)
-}
-
-// moveBeneath is MOVE_MOUNT_BENEATH.
-const moveBeneath = 0x200
-
-// MoveBeneath attaches the detached mount at from where the mount at top is attached, and
-// top on it: nothing changes to be seen until top is detached (move_mount(2)). EINVAL
-// before Linux 6.5.
-func MoveBeneath(from, top int) error {
-	return move(from, top, "", moveBeneath|unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
-}
-
-func move(from, toDir int, path string, flags int) error {
 	_, err := retry(func() (int, error) { return 0, unix.MoveMount(from, "", toDir, path, flags) })
 	if err != nil {
 		return &Error{Op: "move mount", Target: path, Err: err}

@@ -35,12 +35,17 @@ host() {
 	[ "$(owner cat "${FILES[@]}" | sort -u)" = 5 ]
 }
 
-# Replaced without end, it is at all times one of its versions.
+# Replaced without end, it is at all times one of its versions, or cannot be opened for
+# just the moment in which one goes; who has one open keeps that.
 without_end() {
 	local f=$W/two/a
-	inside sh -c 'exec 3<"$0"; touch /tmp/reads
-		while [ ! -e /tmp/enough ]; do read -r v <"$0" || v=none; case $v in [0-9]*) ;; *) echo "read: $v"; exit 1 ;; esac; done
-		read -r v <&3; [ "$v" = 2 ]' "$f" >"$DIR/reader" 2>&1 &
+	inside sh -c 'exec 3<"$0"; touch /tmp/reads; n=0
+		while [ ! -e /tmp/enough ]; do
+			v=$(cat "$0" 2>/dev/null) || continue
+			case $v in "" | *[!0-9]*) echo "read: $v"; exit 1 ;; esac
+			n=$((n + 1))
+		done
+		read -r v <&3; [ "$v" = 2 ]; echo "reads: $n"; [ $n -gt 20 ]' "$f" >"$DIR/reader" 2>&1 &
 	local reader=$!
 	until_true 5 inside test -e /tmp/reads
 	owner sh -c 'n=0; while [ $n -lt 200 ]; do n=$((n + 1)); echo $n >"$0.new"; mv "$0.new" "$0"; done' "$f"
