@@ -33,6 +33,8 @@ host() {
 	without_end
 	what_is_no_file
 	[ "$(owner cat "${FILES[@]}" | sort -u)" = 5 ]
+	sbxd rm "$S"
+	of_an_agent
 }
 
 # Replaced without end, it is at all times one of its versions, or cannot be opened for
@@ -74,4 +76,19 @@ what_is_no_file() {
 		owner sh -c 'echo 5 >"$0"' "$f" # in its place, without a rename
 		soon "$f" 5
 	done
+}
+
+# What an agent reads of the host lies in a directory of its own, which it may write.
+of_an_agent() {
+	local f=$HOME/.claude/CLAUDE.md
+	owner sh -c 'mkdir "${0%/*}"; echo 1 >"$0"' "$f"
+	start --agent claude-code
+	shows "$f" 1
+	replace "$f" 2
+	soon "$f" 2
+	inside touch "${f%/*}/own"
+	not inside sh -c 'echo x >"$0"' "$f"
+	not inside mv "$f" "$f.old"
+	sbxd rm --discard "$S"
+	find "$SBXD_STATE" -depth -path '*/agents/*' -delete # which outlasts sessions
 }
