@@ -24,6 +24,8 @@ type ExecOptions struct {
 	Running session.Running
 	// Kill ends the sandbox when the guest does not end by itself.
 	Kill func()
+	// Stopping is called when a stop begins; nil: nobody wants to know.
+	Stopping func()
 }
 
 // Execs are the commands of one session: what the guest runs, what the log keeps of it,
@@ -262,6 +264,9 @@ func (x *Execs) Stop(grace time.Duration) error {
 	x.mu.Unlock()
 	// Not waited for: a guest that reads nothing must not hold its own end up.
 	go func() { _ = x.conn.Write(session.Msg{Type: session.MsgStop, Grace: grace}, nil) }()
+	if x.opt.Stopping != nil {
+		x.opt.Stopping()
+	}
 	if x.overWithin(grace + stopSlack) {
 		return nil
 	}

@@ -26,6 +26,9 @@ func (s *shim) open(running session.Running) (err error) {
 		Project: s.record.Project.Spelled,
 		Running: running,
 		Kill:    func() { _ = s.inner.process.Kill() },
+		// What follows files ends beside the commands: giving a watch up takes the kernel
+		// some 15 ms.
+		Stopping: func() { _ = s.inner.mounter.Close() },
 	})
 	return nil
 }
