@@ -32,9 +32,7 @@
 // It passes every inherited descriptor on. Its payload gets a parent-death signal only
 // at the end of the set-up: when the process that bubblewrap is (the monitor) is killed
 // before, the payload waits for it for ever, or starts all the same and has no parent. So
-// whoever starts it is a child subreaper that kills what it inherits, the monitor is not
-// killed with whoever starts it before its set-up is through, and the guest ends when its
-// socket does.
+// the holder is the first process of a pid namespace of its own, which ends with it.
 package bwrap
 
 // Numbers of the descriptors that Exec makes. They are far above those that a holder

@@ -21,11 +21,6 @@ const oomScore = 300
 //   - a new, empty session keyring in place of the host's, which would be inherited;
 //   - no core dumps, here and below: a pipe in core_pattern runs on the host;
 //   - a session of its own, so that no controlling terminal is shared;
-//   - no signal when the parent thread ends. Bubblewrap asks for one by
-//     --die-with-parent as the last act of its set-up. Were it killed before, its child
-//     would wait for ever for its word; so it goes on, and the payload, whose socket to
-//     the parent is closed, ends at once. What starts bubblewrap must be the thread that
-//     lives as long as the session;
 //   - no signal blocked or ignored: both pass through execve, and bubblewrap before
 //     0.11.1 waits for ever for an ignored SIGCHLD;
 //   - umask 022, and an OOM score above the host's services.
@@ -42,7 +37,6 @@ func Harden() error {
 		{"leave the host's session keyring", newKeyring},
 		{"forbid core dumps", forbidCores},
 		{"start a session", newSession},
-		{"outlive the parent until bubblewrap says otherwise", outliveParent},
 		{"reset signals", resetSignals},
 		{"raise the OOM score", raiseOOMScore},
 	} {
@@ -74,8 +68,6 @@ func newSession() error {
 	_, err := unix.Setsid()
 	return err
 }
-
-func outliveParent() error { return unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0) }
 
 func raiseOOMScore() error {
 	return os.WriteFile("/proc/self/oom_score_adj", fmt.Append(nil, oomScore), 0)

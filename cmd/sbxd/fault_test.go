@@ -173,25 +173,43 @@ func (f *faulty) stopped(t *testing.T, line string) (pid int) {
 	return pid
 }
 
+// waits is stopped for the first process of a pid namespace, which goes on when the faults
+// change.
+func (f *faulty) waits(t *testing.T, line, op string) (pid int) {
+	t.Helper()
+	eventually(t, line+" waits at "+op, func() bool {
+		log, err := os.ReadFile(f.log)
+		must(t, err)
+		for _, p := range f.all(t) {
+			if p.line == line && slices.Contains(strings.Fields(string(log)), op) {
+				pid = p.pid
+			}
+		}
+		return pid != 0
+	})
+	return pid
+}
+
 // TestAHolderKilledInAStart kills the holder at steps of its own, and after the last one
 // bubblewrap at moments of its set-up.
 func TestAHolderKilledInAStart(t *testing.T) {
 	f := newFaulty(t)
 	before := f.used(t)
 	for i, op := range []string{"holder.stage", "holder.base", "holder.share", "holder.share", "holder.share", "holder.share"} {
+		must(t, os.Truncate(f.log, 0))
 		f.set(t, op+":1:stop")
 		started := make(chan string)
 		go func() {
 			id, _ := f.tryStart(t, op)
 			started <- id
 		}()
-		pid := f.stopped(t, "sbxd holder")
-		f.set(t, "")
+		pid := f.waits(t, "sbxd holder", op)
 		if i > 2 {
-			must(t, syscall.Kill(pid, syscall.SIGCONT))
+			f.set(t, "")
 			time.Sleep(time.Duration(i) * time.Millisecond)
 		}
 		must(t, syscall.Kill(pid, syscall.SIGKILL))
+		f.set(t, "")
 		switch id := <-started; {
 		case id == "":
 		case i <= 2:

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -76,9 +77,12 @@ func act(op, action string) error {
 		return fmt.Errorf("injected fault at %s: %w", op, unix.ENOSPC)
 	case "kill":
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
-		select {}
+		unix.Exit(137) // the first process of a pid namespace is not killed from within
 	case "stop":
 		_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+		for now := faults(); os.Getpid() == 1 && faults() == now; { // nor stopped
+			time.Sleep(time.Millisecond)
+		}
 		return nil
 	}
 	return fmt.Errorf("injected fault at %s: %w", op, unix.EIO)

@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/mnt"
 )
 
 // prepare is what needs no spec, so that a spare holder has done it beforehand.
@@ -14,11 +16,30 @@ func prepare() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return &stepError{"private", fmt.Errorf("make the mount namespace private: %w", err)}
 	}
+	if err := ownProc(); err != nil {
+		return &stepError{"proc", fmt.Errorf("mount a /proc of the sandbox's own pid namespace: %w", err)}
+	}
 	if err := loopbackUp(); err != nil {
 		return &stepError{"loopback", err}
 	}
 	unix.Umask(0)
 	return nil
+}
+
+// ownProc lays the /proc of our pid namespace over the host's: bubblewrap looks its child
+// up there by the number that it knows.
+func ownProc() error {
+	c, err := mnt.Open("proc")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	fd, err := c.Mount(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return mnt.Move(fd, unix.AT_FDCWD, "/proc")
 }
 
 // loopbackUp brings lo up in our own network namespace. In the host's (network open)

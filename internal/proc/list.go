@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -68,4 +69,27 @@ func NSOf(pid int, kind string) (NS, error) {
 func NSInode(pid int, kind string) (uint64, error) {
 	ns, err := NSOf(pid, kind)
 	return ns.Ino, err
+}
+
+// ChildIn returns the number of the child of parent that has the given number in the
+// innermost pid namespace but one of its own: what parent calls it when it has cloned it
+// into a further one (pid_namespaces(7); NSpid of proc_pid_status(5)).
+func ChildIn(parent, number int) (int, error) {
+	kids, err := Children(parent)
+	if err != nil {
+		return 0, err
+	}
+	for _, pid := range kids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			continue // it has ended
+		}
+		for line := range strings.Lines(string(b)) {
+			rest, ok := strings.CutPrefix(line, "NSpid:")
+			if levels := strings.Fields(rest); ok && len(levels) > 1 && levels[len(levels)-2] == strconv.Itoa(number) {
+				return pid, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("process %d has no child that it calls %d: %w", parent, number, ErrGone)
 }

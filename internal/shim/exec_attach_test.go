@@ -54,6 +54,13 @@ func TestAttachToWhatHasEnded(t *testing.T) {
 	if end := again.finish(); end.Code != 4 || again.out[1].String() != "me\n" {
 		t.Errorf("%+v, %q", end, again.out[1].String())
 	}
+	last := r.attach(u.name, 0, true)
+	for _, m := range []session.Msg{{Type: session.MsgResize, Rows: 1, Cols: 1}, {Type: session.MsgStdin}, {Type: session.MsgEOF}} {
+		_ = last.conn.Write(m, nil) // which it cannot know that nobody takes
+	}
+	if end := last.finish(); end.Code != 4 {
+		t.Errorf("with input: %+v", end)
+	}
 	refused := r.run(session.Command{Argv: session.Words{"no-such-program-here"}})
 	refused.finish()
 	if end := r.attach("2", 0, false).finish(); end.Type != session.MsgRefused || end.Code != 127 {

@@ -12,10 +12,9 @@ import (
 // orphanTime bounds how long a killed process may take to end.
 const orphanTime = 5 * time.Second
 
-// endOrphans ends every child of ours. The monitor's payload gets its parent-death
-// signal only at the end of bubblewrap's set-up; when the monitor ends before, it comes
-// to us, the subreaper, and nobody else would ever end it. A child that was not waited
-// for keeps its number, so the right one is killed.
+// endOrphans ends every child of ours, and what has come to us, the subreaper. A holder
+// takes the whole sandbox with it. A child that was not waited for keeps its number, so
+// the right one is killed.
 func endOrphans() {
 	for end := time.Now().Add(orphanTime); !childless() && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		kids, err := proc.Children(os.Getpid())

@@ -111,9 +111,11 @@ func statusPipe() (ours, theirs *os.File, err error) {
 }
 
 // holderAttr maps the session's uid and gid to themselves; every capability that this
-// gives counts in the new user namespace only, and goes before bubblewrap starts.
+// gives counts in the new user namespace only, and goes before bubblewrap starts. In a pid
+// namespace of its own, whose first process it is, the holder's end, also as bubblewrap,
+// is the end of all that it has started, however far that was (pid_namespaces(7)).
 func holderAttr(openNet bool) *syscall.SysProcAttr {
-	flags := uintptr(unix.CLONE_NEWUSER | unix.CLONE_NEWNS)
+	flags := uintptr(unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID)
 	if !openNet {
 		flags |= unix.CLONE_NEWNET
 	}

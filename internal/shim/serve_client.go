@@ -59,7 +59,10 @@ func (cl *client) answer(m *session.Msg, payload []byte) error {
 	case session.MsgSignal, session.MsgResize:
 		return cl.pass(m)
 	case session.MsgStdin, session.MsgEOF:
-		if cl.run == nil {
+		switch {
+		case cl.run == nil && cl.bound:
+			return errEnded // it had ended when it was attached to
+		case cl.run == nil:
 			return session.ErrNoCommand
 		}
 		if m.Type == session.MsgEOF {
@@ -123,7 +126,7 @@ func (cl *client) pass(m *session.Msg) error {
 			return err
 		}
 	}
-	if c == nil && name == "" {
+	if c == nil && name == "" && !cl.bound {
 		return session.ErrNoCommand
 	}
 	if m.Type == session.MsgSignal && (m.Signal < 1 || m.Signal > 64) {

@@ -254,7 +254,10 @@ func (s *shim) identify(deadline time.Time) error {
 	if r.Bwrap, err = proc.Of(s.inner.process.Pid); err != nil {
 		return err
 	}
-	r.Guest, err = proc.Of(box.ChildPid)
+	guest, err := proc.ChildIn(s.inner.process.Pid, box.ChildPid)
+	if err == nil {
+		r.Guest, err = proc.Of(guest)
+	}
 	return err
 }
 
