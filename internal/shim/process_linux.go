@@ -120,7 +120,8 @@ func holderAttr(openNet bool) *syscall.SysProcAttr {
 		flags |= unix.CLONE_NEWNET
 	}
 	caps := make([]uintptr, 0, unix.CAP_LAST_CAP+1)
-	for c := uintptr(0); c <= lastCap(); c++ {
+	last := lastCap()
+	for c := uintptr(0); c <= last; c++ {
 		caps = append(caps, c)
 	}
 	return &syscall.SysProcAttr{

@@ -57,10 +57,13 @@ func Main() int {
 		return 1
 	}
 	s := &shim{frame: frame}
-	planned := make(chan error, 1)
-	go func() { planned <- s.await(launcher) }() // which needs no sandbox
-	early := s.prepare()
-	running, err := s.obey(launcher, early, <-planned)
+	early := doSteps([]step{{"holder", func() (err error) { s.inner, err = startHolder(s.frame); return err }}})
+	ordered := make(chan error, 1)
+	go func() { ordered <- s.await(launcher) }() // which needs no sandbox
+	if early == nil {
+		early = s.prepare()
+	}
+	running, err := s.obey(early, <-ordered)
 	if errors.Is(err, errNobody) {
 		s.end()
 		return 1
@@ -88,39 +91,41 @@ func Main() int {
 // errNobody says that the launcher went away: there is nobody to tell.
 var errNobody = errors.New("the launcher is gone")
 
-// await waits for the order and plans it.
+// await waits for the order, plans it, and waits for the session's directories, with
+// which the descriptors come.
 func (s *shim) await(launcher *holder.Channel[outcome, order]) (err error) {
 	s.rehearse()
 	if s.order, err = launcher.Receive(); err != nil {
 		return errNobody
 	}
 	s.record, s.launch = s.order.Record, s.order.Launch
-	return doSteps([]step{{"plan", func() (err error) { s.planned, err = s.plan(); return err }}})
+	if err := doSteps([]step{{"plan", func() (err error) { s.planned, err = s.plan(); return err }}}); err != nil {
+		return err
+	}
+	if err := launcher.Send(outcome{Planned: true}, nil); err != nil {
+		return errNobody
+	}
+	_, s.files, err = launcher.ReceiveFiles()
+	if err != nil || len(s.files) != len(s.order.Layers)+1 { // the listening socket first, then the layers
+		return errNobody
+	}
+	return nil
 }
 
-// obey makes the session of the order that is planned, unless that, or the sandbox, went
-// wrong. It tells the launcher, and goes on when the descriptors have come and with them
-// the session's directories.
-func (s *shim) obey(launcher *holder.Channel[outcome, order], early, planned error) (session.Running, error) {
-	if errors.Is(planned, errNobody) {
-		return s.running, planned
+// obey makes the session of the order, unless that, or the sandbox, went wrong.
+func (s *shim) obey(early, ordered error) (session.Running, error) {
+	if errors.Is(ordered, errNobody) {
+		return s.running, ordered
 	}
 	if early != nil {
 		return s.running, early
 	}
-	for _, err := range []error{s.lives(), planned, doSteps([]step{{"network", s.checkOpen}})} {
+	for _, err := range []error{s.lives(), ordered, doSteps([]step{{"network", s.checkOpen}})} {
 		if err != nil {
 			return s.running, err
 		}
 	}
-	if err := launcher.Send(outcome{Planned: true}, nil); err != nil {
-		return s.running, errNobody
-	}
-	_, files, err := launcher.ReceiveFiles()
-	if err != nil || len(files) != len(s.order.Layers)+1 { // the listening socket first, then the layers
-		return s.running, errNobody
-	}
-	return s.start(&s.planned, files)
+	return s.start(&s.planned, s.files)
 }
 
 // maxOrder bounds an order in bytes: a record with its rules.
@@ -158,6 +163,7 @@ type shim struct {
 	record   session.Record
 	launch   session.Launch
 	planned  plan
+	files    []*os.File // what came with the session's directories
 	listener net.Listener
 	log      *execlog.Log
 	execs    *Execs
@@ -183,12 +189,12 @@ func doSteps(steps []step) error {
 	return nil
 }
 
-// prepare makes the sandbox, which needs no session yet. Afterwards nobody may look into
-// the shim; before, the holder could not be given its ids (user_namespaces(7)).
+// prepare makes the sandbox of the holder, which needs no session yet. Afterwards nobody
+// may look into the shim; before, the holder could not be given its ids
+// (user_namespaces(7)).
 func (s *shim) prepare() error {
 	deadline := time.Now().Add(startTimeout)
 	return doSteps([]step{
-		{"holder", func() (err error) { s.inner, err = startHolder(s.frame); return err }},
 		{"hide", func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }},
 		{"frame", func() error { return s.inner.framed(deadline) }},
 		{"bwrap", func() error { return s.identify(deadline) }},
