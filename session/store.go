@@ -98,8 +98,8 @@ func (s *Store) Sync(id ID) error {
 // Save writes the record anew: a temporary file, synced, renamed, the directory
 // synced. A torn record is not written over.
 func (s *Store) Save(r Record) error {
-	if s.Torn(r.ID) {
-		return fmt.Errorf("saving session %s: %w: its record is torn and kept as it is", r.ID, ErrRefused)
+	if err := s.intact(r.ID); err != nil {
+		return err
 	}
 	if err := writeRecord(s.dir(r.ID), r); err != nil {
 		return fmt.Errorf("saving session %s: %w", r.ID, err)
@@ -110,8 +110,8 @@ func (s *Store) Save(r Record) error {
 // Replace is Save without the syncs, for the caller to make up for by Sync: what another
 // process reads is whole at every moment.
 func (s *Store) Replace(r Record) error {
-	if s.Torn(r.ID) {
-		return fmt.Errorf("saving session %s: %w: its record is torn and kept as it is", r.ID, ErrRefused)
+	if err := s.intact(r.ID); err != nil {
+		return err
 	}
 	b, err := encodeRecord(r)
 	if err != nil {
@@ -124,6 +124,14 @@ func (s *Store) Replace(r Record) error {
 	}
 	if err := os.Rename(tmp, name); err != nil {
 		return fmt.Errorf("saving session %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// intact refuses to write over a record that could not be read.
+func (s *Store) intact(id ID) error {
+	if s.Torn(id) {
+		return fmt.Errorf("saving session %s: %w: its record is torn and kept as it is", id, ErrRefused)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sbxd/sbxd/internal/peer"
 	"github.com/sbxd/sbxd/internal/proc"
 	"github.com/sbxd/sbxd/internal/wire"
 	"github.com/sbxd/sbxd/session"
@@ -87,22 +88,10 @@ func (s *lines) hangUp(shim proc.ID) {
 	}
 }
 
-// up reports whether the shim is still at the other end.
+// up reports whether the shim is still at the other end; it has nothing to say unasked.
 func (l line) up() bool {
 	c, ok := l.raw.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return false
-	}
-	fds := []unix.PollFd{{Events: unix.POLLIN | unix.POLLRDHUP}}
-	err = raw.Control(func(fd uintptr) {
-		fds[0].Fd = int32(fd)
-		_, _ = unix.Poll(fds, 0)
-	})
-	return err == nil && fds[0].Revents == 0 // it has nothing to say unasked
+	return ok && !peer.Polls(c, unix.POLLIN|unix.POLLRDHUP)
 }
 
 // dial opens a connection to the shim of rec and greets it.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -100,4 +101,19 @@ func stillThere(fd int) error {
 		return errGone
 	}
 	return nil
+}
+
+// Polls reports whether one of the events (poll(2)) can be seen on conn now, or its end or
+// an error; true also when it cannot be asked.
+func Polls(conn syscall.Conn, events int16) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	fds := []unix.PollFd{{Events: events}}
+	err = raw.Control(func(fd uintptr) {
+		fds[0].Fd = int32(fd)
+		_, _ = unix.Poll(fds, 0)
+	})
+	return err != nil || fds[0].Revents != 0
 }

@@ -129,3 +129,50 @@ func TestWithoutPidfdOfThePeer(t *testing.T) {
 		t.Errorf("of = %+v, %v, want %+v", p, err, want)
 	}
 }
+
+func TestPollsTellsAnEndFromAWord(t *testing.T) {
+	pair := func() (ours, theirs *net.UnixConn) {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ends [2]*net.UnixConn
+		for i, fd := range fds {
+			f := os.NewFile(uintptr(fd), "end")
+			c, err := net.FileConn(f)
+			_ = f.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			ends[i] = c.(*net.UnixConn)
+		}
+		return ends[0], ends[1]
+	}
+	silent, _ := pair()
+	spoken, mouth := pair()
+	if _, err := mouth.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	ended, other := pair()
+	_ = other.Close()
+	closed, _ := pair()
+	_ = closed.Close()
+	for _, c := range []struct {
+		name       string
+		conn       *net.UnixConn
+		end, orSay bool
+	}{
+		{"silent", silent, false, false},
+		{"spoken", spoken, false, true},
+		{"ended", ended, true, true},
+		{"closed by us", closed, true, true},
+	} {
+		if got := Polls(c.conn, unix.POLLRDHUP); got != c.end {
+			t.Errorf("%s: an end is seen: %v, want %v", c.name, got, c.end)
+		}
+		if got := Polls(c.conn, unix.POLLIN|unix.POLLRDHUP); got != c.orSay {
+			t.Errorf("%s: an end or a word is seen: %v, want %v", c.name, got, c.orSay)
+		}
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"sync/atomic"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,20 +36,4 @@ func mind() (begun func()) {
 			select {} // it is ending
 		}
 	}
-}
-
-// gone reports whether the other end of conn was closed.
-func gone(conn syscall.Conn) bool {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return true
-	}
-	fds := []unix.PollFd{{Events: unix.POLLRDHUP}}
-	if err := raw.Control(func(fd uintptr) {
-		fds[0].Fd = int32(fd)
-		_, _ = unix.Poll(fds, 0)
-	}); err != nil {
-		return true
-	}
-	return fds[0].Revents != 0
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/sbxd/sbxd/internal/execlog"
 	"github.com/sbxd/sbxd/internal/fault"
 	"github.com/sbxd/sbxd/internal/holder"
+	"github.com/sbxd/sbxd/internal/peer"
 	"github.com/sbxd/sbxd/internal/proc"
 	"github.com/sbxd/sbxd/internal/wire"
 	"github.com/sbxd/sbxd/session"
@@ -274,7 +275,7 @@ func (s *shim) lives() error {
 		return fmt.Errorf("%w: bubblewrap", errDied)
 	default:
 	}
-	if gone(s.inner.mounter) {
+	if peer.Polls(s.inner.mounter, unix.POLLRDHUP) {
 		return fmt.Errorf("%w: the mounter", errDied)
 	}
 	return nil
