@@ -1,0 +1,266 @@
+package unionfs
+
+import (
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// timeout is how long the kernel may keep an answer.
+type timeout = time.Duration
+
+// settleTries bounds how often an operation looks again for an object whose name
+// is being changed. One turn takes microseconds.
+const settleTries = 1000
+
+// at calls use with a directory and a name by which the object of a node that is
+// no directory can be reached. An object without names is reached by a descriptor;
+// the name is "" then.
+func (f *fs) at(n *node, use func(fd int, name string) error) error {
+	for try := 0; ; try++ {
+		seq := n.moving.Load()
+		err := f.atOnce(n, use)
+		if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESTALE) || try == settleTries {
+			return err
+		}
+		if seq&1 == 0 && n.moving.Load() == seq {
+			if errors.Is(err, unix.ENOENT) {
+				return unix.ESTALE // the kernel looks the name up again
+			}
+			return err
+		}
+		runtime.Gosched()
+	}
+}
+
+func (f *fs) atOnce(n *node, use func(fd int, name string) error) error {
+	f.tree.RLock()
+	links, layer, pin := n.links, n.layer+1, n.pin
+	f.tree.RUnlock()
+	if n.inUpper.Load() {
+		layer = upperLayer
+	}
+	err := error(unix.ESTALE)
+	for i := len(links) - 1; i >= 0; i-- { // the host may have removed some
+		if err = f.atLink(links[i], layer, use); !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESTALE) {
+			return err
+		}
+	}
+	if len(links) > 0 {
+		return err
+	}
+	if ok, err := n.useHandle(func(fd int) error { return use(fd, "") }); ok {
+		return err
+	}
+	if pin < 0 {
+		return unix.ESTALE
+	}
+	return use(pin, "")
+}
+
+func (f *fs) atLink(l link, layer int, use func(fd int, name string) error) error {
+	fd, err := f.acquire(l.parent, layer)
+	if err != nil {
+		return err
+	}
+	defer l.parent.release()
+	return use(fd, l.name)
+}
+
+// useHandle calls use with an open descriptor of the file, if there is one.
+func (n *node) useHandle(use func(fd int) error) (bool, error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if len(n.handles) == 0 {
+		return false, nil
+	}
+	return true, use(n.handles[0].fd)
+}
+
+// statNode describes the object of n.
+func (f *fs) statNode(n *node, st *unix.Statx_t) error {
+	if n.dir != nil {
+		return f.statDir(n, st)
+	}
+	return f.at(n, func(fd int, name string) error {
+		if err := statAt(fd, name, st); err != nil {
+			return err
+		}
+		return f.same(n, st)
+	})
+}
+
+// same returns ESTALE unless st describes the object of n.
+func (f *fs) same(n *node, st *unix.Statx_t) error {
+	k := keyOf(st)
+	f.tree.RLock()
+	defer f.tree.RUnlock()
+	want := n.low
+	if n.inUpper.Load() {
+		want = n.up
+	}
+	if k != want {
+		return unix.ESTALE
+	}
+	return nil
+}
+
+func (f *fs) statDir(n *node, st *unix.Statx_t) error {
+	layer := f.topLayer(n)
+	fd, err := f.acquire(n, layer)
+	if err == nil {
+		defer n.release()
+		return statAt(fd, "", st)
+	}
+	f.tree.RLock()
+	var l link
+	if len(n.links) > 0 {
+		l = n.links[0]
+	}
+	pin := n.pin
+	f.tree.RUnlock()
+	switch {
+	case errors.Is(err, unix.EXDEV) && l.parent != nil: // a mount in the lower
+		fd, err := f.acquire(l.parent, layer)
+		if err != nil {
+			return err
+		}
+		defer l.parent.release()
+		return statAt(fd, l.name, st)
+	case pin >= 0:
+		return statAt(pin, "", st)
+	case errors.Is(err, unix.ENOENT):
+		return unix.ESTALE
+	}
+	return err
+}
+
+// topLayer is the index of the topmost layer that has a part of a directory.
+func (f *fs) topLayer(n *node) int {
+	if n.inUpper.Load() {
+		return upperLayer
+	}
+	f.tree.RLock()
+	defer f.tree.RUnlock()
+	if n.lower == 0 { // a mountpoint in a lower
+		return n.layer + 1
+	}
+	for i := range f.lowers {
+		if n.lower&(1<<i) != 0 {
+			return i + 1
+		}
+	}
+	return 1
+}
+
+// fill gives the kernel the attributes of n, of which st describes the object.
+func (f *fs) fill(n *node, st *unix.Statx_t, a *fuse.Attr) {
+	a.Ino = n.ino
+	a.Size, a.Blocks, a.Blksize = st.Size, st.Blocks, st.Blksize
+	a.Atime, a.Atimensec = uint64(st.Atime.Sec), st.Atime.Nsec
+	a.Mtime, a.Mtimensec = uint64(st.Mtime.Sec), st.Mtime.Nsec
+	a.Ctime, a.Ctimensec = uint64(st.Ctime.Sec), st.Ctime.Nsec
+	a.Mode = uint32(st.Mode)
+	a.Uid, a.Gid = st.Uid, f.showGID(st.Gid)
+	a.Rdev = encodeDev(st.Rdev_major, st.Rdev_minor)
+	a.Nlink = f.links(n, st.Nlink)
+}
+
+// links is how many names the view has of what has count in its layer.
+func (f *fs) links(n *node, count uint32) uint32 {
+	f.tree.RLock()
+	defer f.tree.RUnlock()
+	if n.dir != nil {
+		switch {
+		case n.id != rootID && len(n.links) == 0:
+			return 0
+		case n.lower != 0 && !n.opaque:
+			return 1 // as the kernel: the directories in it are not counted
+		}
+		return count
+	}
+	if n.inUpper.Load() {
+		return uint32(max(int32(count)+n.extra, 0))
+	}
+	return uint32(max(int32(count)-n.lost, 0))
+}
+
+// showGID hides groups that the user namespace of the view does not have: the
+// kernel would refuse to write to a file of theirs.
+func (f *fs) showGID(gid uint32) uint32 {
+	if f.oneGroup {
+		return f.gid
+	}
+	return gid
+}
+
+// GetAttr answers stat(2).
+func (f *fs) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	n, err := f.node(in.NodeId)
+	if err != nil {
+		return status(err)
+	}
+	return status(f.attrOut(n, out))
+}
+
+func (f *fs) attrOut(n *node, out *fuse.AttrOut) error {
+	var st unix.Statx_t
+	if err := f.statNode(n, &st); err != nil {
+		return err
+	}
+	f.fill(n, &st, &out.Attr)
+	out.SetTimeout(f.attrValid(n, &st, f.anyParent(n)))
+	return nil
+}
+
+func (f *fs) anyParent(n *node) *node {
+	f.tree.RLock()
+	defer f.tree.RUnlock()
+	if len(n.links) == 0 {
+		return nil
+	}
+	return n.links[0].parent
+}
+
+// Statx answers statx(2) where it asks for the time of birth.
+func (f *fs) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) fuse.Status {
+	n, err := f.node(in.NodeId)
+	if err != nil {
+		return status(err)
+	}
+	var st unix.Statx_t
+	if err := f.statNode(n, &st); err != nil {
+		return status(err)
+	}
+	out.FromStatx(&st)
+	out.Ino, out.Gid, out.Nlink = n.ino, f.showGID(st.Gid), f.links(n, st.Nlink)
+	f.tree.RLock()
+	if b := n.low.btime; b != 0 {
+		out.Btime = fuse.SxTime{Sec: uint64(b / 1e9), Nsec: uint32(b % 1e9)}
+	}
+	f.tree.RUnlock()
+	out.SetTimeout(f.attrValid(n, &st, f.anyParent(n)))
+	return fuse.OK
+}
+
+// StatFs answers for the upper, cut to the bounds.
+func (f *fs) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
+	var st unix.Statfs_t
+	fd, err := f.acquire(f.root, f.topLayer(f.root))
+	if err != nil {
+		return status(err)
+	}
+	defer f.root.release()
+	if err := unix.Fstatfs(fd, &st); err != nil {
+		return status(err)
+	}
+	out.Blocks, out.Bfree, out.Bavail = st.Blocks, st.Bfree, st.Bavail
+	out.Files, out.Ffree = st.Files, st.Ffree
+	out.Bsize, out.Frsize = uint32(st.Bsize), uint32(st.Frsize)
+	out.NameLen = maxName
+	f.cutStatfs(out)
+	return fuse.OK
+}

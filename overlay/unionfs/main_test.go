@@ -1,0 +1,171 @@
+package unionfs
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/testbox"
+	"github.com/sbxd/sbxd/overlay"
+)
+
+// serveStage is the process that stands for a shim: it serves the descriptor that
+// a holder has mounted.
+const serveStage = "SBXD_UNIONFS_TEST_SERVE"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == ProbeStage {
+		ProbeMain()
+		return
+	}
+	if layers := os.Getenv(byHand); layers != "" {
+		if err := serveByHand(strings.Split(layers, ",")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if conf := os.Getenv(serveStage); conf != "" {
+		if err := serveMain(conf); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	testbox.Main(m)
+}
+
+// stage is what a serving child is told.
+type stage struct {
+	Lowers              int
+	Masks               []string
+	MaxBytes, MaxInodes int64
+	Watches             int
+	Passthrough         bool
+	Bases               string
+	Journal             string
+	Ask                 bool
+	FDs                 uint64 // bound of open descriptors, 0 none
+}
+
+// apart is the backend as sessions use it: mounted here, served by a process of
+// its own.
+type apart struct {
+	t     testing.TB
+	stage stage
+
+	mu      sync.Mutex // guards the field below
+	servers []*exec.Cmd
+}
+
+func (*apart) Name() string       { return "unionfs" }
+func (*apart) Probe(string) error { return errors.New("not for probing") }
+func (a *apart) Mount(s overlay.Spec) (*os.File, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	dev, err := OpenDevice()
+	if err != nil {
+		return nil, err
+	}
+	defer dev.Close()
+	view, err := Mount(dev, MountOptions{Source: s.Source, AllowOther: true})
+	if err != nil {
+		return nil, err
+	}
+	if err := a.serve(dev, s); err != nil {
+		_ = view.Close()
+		return nil, err
+	}
+	return view, nil
+}
+
+func (a *apart) serve(dev *os.File, s overlay.Spec) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	st := a.stage
+	st.Lowers = len(s.Lowers)
+	conf, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), serveStage+"="+string(conf))
+	cmd.ExtraFiles = append(append([]*os.File{dev, w}, s.Lowers...), s.Upper, s.Work)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	w.Close()
+	go func() { _ = cmd.Wait() }()
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil || line != "ready\n" {
+		return fmt.Errorf("the server did not start: %q, %w", line, err)
+	}
+	a.mu.Lock()
+	a.servers = append(a.servers, cmd)
+	a.mu.Unlock()
+	return nil
+}
+
+func serveMain(conf string) error {
+	var st stage
+	if err := json.Unmarshal([]byte(conf), &st); err != nil {
+		return err
+	}
+	if st.FDs > 0 {
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: st.FDs, Max: st.FDs})
+	}
+	file := func(i int) *os.File { return os.NewFile(uintptr(3+i), "fd"+strconv.Itoa(3+i)) }
+	dev, ready := file(0), file(1)
+	spec := overlay.Spec{}
+	for i := range st.Lowers {
+		spec.Lowers = append(spec.Lowers, file(2+i))
+	}
+	spec.Upper, spec.Work = file(2+st.Lowers), file(3+st.Lowers)
+	opt, err := st.options(dev)
+	if err != nil {
+		return err
+	}
+	s, err := Serve(dev, spec, opt)
+	if err != nil {
+		return err
+	}
+	for _, f := range append(spec.Lowers, spec.Upper, spec.Work, dev) {
+		f.Close()
+	}
+	fmt.Fprintln(ready, "ready")
+	ready.Close()
+	s.Wait()
+	if n := s.Stats().Panics; n > 0 {
+		return fmt.Errorf("%d panics", n)
+	}
+	return nil
+}
+
+func (st stage) options(_ *os.File) (Options, error) {
+	opt := Options{MaxBytes: st.MaxBytes, MaxInodes: st.MaxInodes, Watches: st.Watches}
+	var err error
+	if len(st.Masks) > 0 {
+		opt.Masks, err = CompileMasks(st.Masks)
+	}
+	return opt, err
+}
+
+var (
+	_ = time.Second
+	_ = strings.TrimSpace
+)

@@ -1,0 +1,369 @@
+package unionfs
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"log"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/overlay"
+)
+
+// fs answers the requests of one mount.
+type fs struct {
+	fuse.RawFileSystem // answers what is not implemented
+
+	opt      Options
+	lowers   []lowerLayer
+	upperDev uint64
+	work     *work
+	readOnly bool
+	root     *node
+
+	tree sync.RWMutex // guards table, hidden, and what node says it guards
+	table
+	hidden map[FileID]bool
+
+	cache    fdCache
+	orphans  orphans
+	handles  handles
+	copies   copies
+	inodes   inodes
+	used     usage
+	watcher  *watcher
+	notifier *notifier
+	server   *fuse.Server
+	closed   chan struct{}
+
+	// index finds copies of files of lowers that have several names.
+	index struct {
+		once sync.Once
+		at   map[key][]string
+	}
+	copied, several atomic.Bool // the upper has origins; of files with several names
+	fresh           bool        // the upper was empty at the start
+
+	seed       maphash.Seed
+	uid, gid   uint32
+	umask      uint32
+	privileged bool // may give files to others
+	oneGroup   bool // show every group as ours
+	acl        bool
+
+	stats struct {
+		copyUps, passed, panics, overflows, notices atomic.Int64
+	}
+}
+
+type lowerLayer struct {
+	dev uint64
+}
+
+// Server is one mount being served.
+type Server struct {
+	fs    *fs
+	fuse  *fuse.Server
+	done  chan struct{}
+	close sync.Once
+}
+
+// fdReserve is the part of the descriptors of the process that directories may
+// take; open files need the rest.
+const fdReserve = 4
+
+// Serve answers the requests for the FUSE mount that dev, an open /dev/fuse, was
+// or will be mounted with; it returns when the mount is there. The layers of spec
+// are opened anew, and dev is duplicated: the caller may close them. It needs no
+// privilege and no namespace, but as root it keeps owners. The uid and gid of the
+// process must mean the same in the user namespace of the mount.
+func Serve(dev *os.File, spec overlay.Spec, opt Options) (*Server, error) {
+	f, err := newFS(spec, opt)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.FcntlInt(dev.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		f.release()
+		return nil, fmt.Errorf("duplicate %s: %w", dev.Name(), err)
+	}
+	s := &Server{fs: f, done: make(chan struct{})}
+	s.fuse, err = fuse.NewServer(f, "/dev/fd/"+strconv.Itoa(fd), f.mountOptions())
+	if err != nil {
+		f.release()
+		return nil, fmt.Errorf("serve view: %w", err)
+	}
+	if f.watcher.file != nil {
+		go f.guard(f.watchEvents)
+	}
+	go f.guard(f.sendNotices)
+	go f.guard(f.ageOrphans)
+	go func() {
+		s.fuse.Serve()
+		s.Close()
+		close(s.done)
+	}()
+	return s, nil
+}
+
+// capabilities are asked of the kernel beyond what go-fuse asks for.
+const capabilities = fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO |
+	fuse.CAP_ASYNC_DIO | fuse.CAP_DONT_MASK
+
+func (f *fs) mountOptions() *fuse.MountOptions {
+	o := &fuse.MountOptions{
+		Name: "sbxd", MaxWrite: maxWrite, MaxBackground: 64, EnableSymlinkCaching: true,
+		ExplicitDataCacheControl: true, EnableAcl: f.acl,
+		ExtraCapabilities: capabilities, DisabledCapabilities: fuse.CAP_PASSTHROUGH,
+		Logger:       log.New(io.Discard, "", 0),
+		PanicHandler: func(any) fuse.Status { f.stats.panics.Add(1); return fuse.EIO },
+	}
+	if f.opt.Backings != nil {
+		o.DisabledCapabilities = 0
+		o.MaxStackDepth = 1
+	}
+	if f.opt.Asker == nil {
+		o.ExtraCapabilities |= fuse.CAP_NO_OPENDIR_SUPPORT
+	}
+	return o
+}
+
+// guard runs a goroutine whose panic must not end the server.
+func (f *fs) guard(run func()) {
+	defer func() {
+		if recover() != nil {
+			f.stats.panics.Add(1)
+		}
+	}()
+	run()
+}
+
+// newFS opens the layers.
+func newFS(spec overlay.Spec, opt Options) (*fs, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	f := &fs{
+		RawFileSystem: fuse.NewDefaultRawFileSystem(), opt: opt, readOnly: spec.Upper == nil,
+		table:  table{byID: map[uint64]*node{}, byKey: map[key]*node{}, next: rootID},
+		hidden: map[FileID]bool{}, closed: make(chan struct{}), seed: maphash.MakeSeed(),
+		inodes: inodes{devs: map[uint64]uint64{}, far: map[key]uint64{}},
+		copies: copies{jobs: map[*node]*job{}}, notifier: newNotifier(), watcher: &watcher{},
+		uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()),
+	}
+	f.privileged = f.uid == 0
+	f.oneGroup = !f.privileged
+	f.umask = processUmask()
+	f.cache.most = fdBudget()
+	if err := f.openLayers(spec); err != nil {
+		f.release()
+		return nil, err
+	}
+	f.watcher = newWatcher(opt.Watches)
+	if err := f.measure(); err != nil {
+		f.release()
+		return nil, fmt.Errorf("measure upper: %w", err)
+	}
+	return f, nil
+}
+
+func fdBudget() int64 {
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) != nil || lim.Cur < 64 {
+		return 16
+	}
+	return int64(min(lim.Cur, 1<<20) / fdReserve)
+}
+
+// processUmask reads the umask without changing it: it belongs to all threads.
+func processUmask() uint32 {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0o777
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "Umask:"); ok {
+			u, err := strconv.ParseUint(strings.TrimSpace(v), 8, 32)
+			if err == nil {
+				return uint32(u)
+			}
+		}
+	}
+	return 0o777
+}
+
+// openLayers opens the roots and makes the root node. Its descriptors are never
+// closed while the server runs.
+func (f *fs) openLayers(spec overlay.Spec) error {
+	f.lowers = make([]lowerLayer, len(spec.Lowers))
+	f.root = &node{id: rootID, kind: unix.S_IFDIR, ino: 1, lookups: 1, pin: -1, dir: &dir{fds: f.noFDs(), refs: 1, inRing: true}}
+	f.root.states = f.opt.Masks.start()
+	f.byID[rootID] = f.root
+	for i, l := range spec.Lowers {
+		st, err := f.openRoot(i+1, l)
+		if err != nil {
+			return fmt.Errorf("open lower %d: %w", i, err)
+		}
+		f.lowers[i].dev = keyOf(&st).dev
+		f.root.lower |= 1 << i
+		f.mapInode(keyOf(&st))
+		if i == 0 {
+			f.root.low = keyOf(&st)
+		}
+	}
+	if f.readOnly {
+		return nil
+	}
+	st, err := f.openRoot(upperLayer, spec.Upper)
+	if err != nil {
+		return fmt.Errorf("open upper: %w", err)
+	}
+	f.upperDev = keyOf(&st).dev
+	f.root.up = keyOf(&st)
+	f.root.inUpper.Store(true)
+	work, err := openAt(int(spec.Work.Fd()), ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return fmt.Errorf("open work directory: %w", err)
+	}
+	defer unix.Close(work)
+	if f.work, err = openWork(work); err != nil {
+		return err
+	}
+	return f.readUpper()
+}
+
+func (f *fs) openRoot(layer int, dir *os.File) (unix.Statx_t, error) {
+	var st unix.Statx_t
+	fd, err := openAt(int(dir.Fd()), ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return st, err
+	}
+	f.root.fds[layer] = fd
+	return st, statAt(fd, "", &st)
+}
+
+// readUpper finds out what the upper's file system can do and what an earlier
+// server left in it.
+func (f *fs) readUpper() error {
+	fd := f.root.fds[upperLayer]
+	names, err := readDir(fd)
+	if err != nil {
+		return fmt.Errorf("read upper: %w", err)
+	}
+	f.fresh = len(names) == 0
+	var b [2]byte
+	n, err := unix.Getxattr(self(fd), markImpure, b[:])
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("%w: its file system keeps no user attributes", overlay.ErrUnsupportedUpper)
+	}
+	f.copied.Store(err == nil)
+	f.several.Store(err == nil && n == 1 && b[0] == 'y')
+	_, err = unix.Getxattr(self(fd), "system.posix_acl_default", nil)
+	f.acl = err == nil || errors.Is(err, unix.ENODATA)
+	return nil
+}
+
+// Wait returns when the mount is gone and all requests are answered.
+func (s *Server) Wait() { <-s.done }
+
+// Close stops the server: requests that come later fail, descriptors and watches
+// are closed, and the upper may be served anew. A connection that is still mounted
+// ends with the process or the mount.
+func (s *Server) Close() {
+	s.close.Do(func() { s.fs.release() })
+}
+
+// release closes everything.
+func (f *fs) release() {
+	select {
+	case <-f.closed:
+		return
+	default:
+		close(f.closed)
+	}
+	f.notifier.close()
+	if f.watcher.file != nil {
+		_ = f.watcher.file.Close()
+	}
+	f.closeNodes()
+	for range 2 {
+		f.orphans.age()
+	}
+	f.work.close()
+}
+
+func (f *fs) closeNodes() {
+	f.tree.Lock()
+	defer f.tree.Unlock()
+	for _, n := range f.byID {
+		if n.pin >= 0 {
+			_ = unix.Close(n.pin)
+			n.pin = -1
+		}
+		if n.dir != nil {
+			n.fdmu.Lock()
+			f.cache.closeLocked(n, 0)
+			n.fdmu.Unlock()
+		}
+	}
+	clear(f.byID)
+	clear(f.byKey)
+	f.handles.closeAll()
+}
+
+func (t *handles) closeAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, h := range t.all {
+		if h != nil {
+			_ = unix.Close(h.fd)
+			t.all[i] = nil
+		}
+	}
+	t.all, t.free = nil, nil
+}
+
+// orphanAge is longer than any request holds a descriptor of a directory.
+const orphanAge = 30 * time.Second
+
+func (f *fs) ageOrphans() {
+	t := time.NewTicker(orphanAge)
+	defer t.Stop()
+	for {
+		select {
+		case <-f.closed:
+			return
+		case <-t.C:
+			f.orphans.age()
+		}
+	}
+}
+
+// Stats returns the counters.
+func (s *Server) Stats() Stats {
+	f := s.fs
+	f.tree.RLock()
+	nodes := len(f.byID)
+	f.tree.RUnlock()
+	f.watcher.mu.Lock()
+	watches := f.watcher.left
+	f.watcher.mu.Unlock()
+	return Stats{
+		Nodes: nodes, Handles: f.handles.count(), Dirs: int(f.cache.open.Load()), Watches: watches,
+		Bytes: f.used.bytes.Load(), Inodes: f.used.inodes.Load(),
+		CopyUps: f.stats.copyUps.Load(), Passthroughs: f.stats.passed.Load(),
+		Panics: f.stats.panics.Load(), Overflows: f.stats.overflows.Load(), Invalidations: f.stats.notices.Load(),
+	}
+}
+
+// String names the file system.
+func (f *fs) String() string { return "sbxd" }
