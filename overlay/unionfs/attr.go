@@ -164,7 +164,7 @@ func (f *fs) fill(n *node, st *unix.Statx_t, a *fuse.Attr) {
 	a.Mtime, a.Mtimensec = uint64(st.Mtime.Sec), st.Mtime.Nsec
 	a.Ctime, a.Ctimensec = uint64(st.Ctime.Sec), st.Ctime.Nsec
 	a.Mode = uint32(st.Mode)
-	a.Uid, a.Gid = st.Uid, f.showGID(st.Gid)
+	a.Uid, a.Gid = f.shownOwner(st)
 	a.Rdev = encodeDev(st.Rdev_major, st.Rdev_minor)
 	a.Nlink = f.links(n, st.Nlink)
 }
@@ -188,13 +188,14 @@ func (f *fs) links(n *node, count uint32) uint32 {
 	return uint32(max(int32(count)-n.lost, 0))
 }
 
-// showGID hides groups that the user namespace of the view does not have: the
-// kernel would refuse to write to a file of theirs.
-func (f *fs) showGID(gid uint32) uint32 {
-	if f.oneGroup {
-		return f.gid
+// shownOwner hides owners and groups that the user namespace of the view does not
+// have: the kernel would let nobody remove or write to a file of theirs. What may be
+// done with it is then decided by the layer, with the rights of the server.
+func (f *fs) shownOwner(st *unix.Statx_t) (uid, gid uint32) {
+	if f.oneOwner {
+		return f.uid, f.gid
 	}
-	return gid
+	return st.Uid, st.Gid
 }
 
 // GetAttr answers stat(2).
@@ -236,7 +237,8 @@ func (f *fs) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) fuse
 		return status(err)
 	}
 	out.FromStatx(&st)
-	out.Ino, out.Gid, out.Nlink = n.ino, f.showGID(st.Gid), f.links(n, st.Nlink)
+	out.Ino, out.Nlink = n.ino, f.links(n, st.Nlink)
+	out.Uid, out.Gid = f.shownOwner(&st)
 	f.tree.RLock()
 	if b := n.low.btime; b != 0 {
 		out.Btime = fuse.SxTime{Sec: uint64(b / 1e9), Nsec: uint32(b % 1e9)}

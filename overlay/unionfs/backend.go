@@ -41,6 +41,10 @@ func (b *Backend) Mount(s overlay.Spec) (*os.File, error) {
 		_ = view.Close()
 		return nil, &overlay.MountError{Op: "serve", Err: err}
 	}
+	if err := Settle(view); err != nil {
+		_ = view.Close()
+		return nil, &overlay.MountError{Op: "use", Err: err}
+	}
 	b.mu.Lock()
 	b.servers = append(b.servers, server)
 	b.mu.Unlock()

@@ -83,7 +83,11 @@ func (a *apart) Mount(s overlay.Spec) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.serve(dev, s); err != nil {
+	err = a.serve(dev, s)
+	if err == nil {
+		err = Settle(view)
+	}
+	if err != nil {
 		_ = view.Close()
 		return nil, err
 	}

@@ -71,6 +71,14 @@ func Mount(dev *os.File, o MountOptions) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "view"), nil
 }
 
+// Settle looks at a view once, after its server answers and before others use it.
+// Until then the kernel takes its root for a directory of uid 0, which a user
+// namespace may not have, and forbids what writes to it without a look below.
+func Settle(view *os.File) error {
+	var st unix.Statx_t
+	return statAt(int(view.Fd()), "", &st)
+}
+
 func mountError(op string, err error) error {
 	e := &overlay.MountError{Op: op, Err: err}
 	var m *mnt.Error

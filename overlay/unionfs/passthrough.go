@@ -25,7 +25,7 @@ type backing struct {
 // pass makes h pass through the kernel if it can; n.mu is held.
 func (f *fs) pass(h *handle, out *fuse.OpenOut) bool {
 	b := &h.n.backing
-	if f.opt.Backings == nil || f.bounded() || !h.n.inUpper.Load() || b.cached > 0 {
+	if f.opt.Backings == nil || f.bounded() || !h.n.inUpper.Load() || b.cached > 0 || h.write && hasSetID(h.fd) {
 		b.cached++
 		return false
 	}
@@ -53,6 +53,13 @@ func (f *fs) pass(h *handle, out *fuse.OpenOut) bool {
 	out.OpenFlags |= fuse.FOPEN_PASSTHROUGH
 	out.BackingID = b.id
 	return true
+}
+
+// hasSetID reports whether a write must take set-id bits away, which the kernel
+// leaves to the server (FUSE_HANDLE_KILLPRIV_V2) and so does not do on its own.
+func hasSetID(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) != nil || st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0
 }
 
 // endPass takes h out of the count; n.mu is held.

@@ -57,7 +57,7 @@ type fs struct {
 	uid, gid   uint32
 	umask      uint32
 	privileged bool // may give files to others
-	oneGroup   bool // show every group as ours
+	oneOwner   bool // the mount's namespace has our ids alone
 	acl        bool
 
 	stats struct {
@@ -161,7 +161,7 @@ func newFS(spec overlay.Spec, opt Options) (*fs, error) {
 		uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()),
 	}
 	f.privileged = f.uid == 0
-	f.oneGroup = !f.privileged
+	f.oneOwner = !f.privileged
 	f.umask = processUmask()
 	f.cache.most = fdBudget()
 	if err := f.openLayers(spec); err != nil {

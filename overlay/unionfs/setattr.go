@@ -121,7 +121,7 @@ func (f *fs) change(fd int, n *node, in *fuse.SetAttrIn) error {
 // chown sets the owner. To set what the view shows is no change.
 func (f *fs) chown(fd, uid, gid int) error {
 	err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH)
-	if errors.Is(err, unix.EPERM) && f.oneGroup && gid == int(f.gid) && (uid == -1 || uid == int(f.uid)) {
+	if errors.Is(err, unix.EPERM) && f.oneOwner && gid == int(f.gid) && (uid == -1 || uid == int(f.uid)) {
 		return nil
 	}
 	return err
