@@ -67,7 +67,36 @@ func (f *fs) atLink(l link, layer int, use func(fd int, name string) error) erro
 		return err
 	}
 	defer l.parent.release()
-	return use(fd, l.name)
+	err = use(fd, l.name)
+	if layer == upperLayer && errors.Is(err, unix.EACCES) {
+		return f.opened(fd, err, func() error { return use(fd, l.name) })
+	}
+	return err
+}
+
+// opened repeats what failed with err for lack of rights to a directory of the upper,
+// with the rights of its owner given to it for a moment. The kernel has found that the
+// caller may: it is the holder, or changes a file in a read-only directory. The server
+// has no more rights than the owner.
+func (f *fs) opened(fd int, err error, use func() error) error {
+	f.modes.Lock()
+	defer f.modes.Unlock()
+	var st unix.Statx_t
+	if statAt(fd, "", &st) != nil {
+		return err
+	}
+	mode := uint32(st.Mode) & 0o7777
+	if mode&0o700 == 0o700 {
+		return use() // somebody changed it meanwhile
+	}
+	if unix.Chmod(self(fd), mode|0o700) != nil {
+		return err
+	}
+	err = use()
+	if e := unix.Chmod(self(fd), mode); err == nil {
+		err = e
+	}
+	return err
 }
 
 // useHandle calls use with an open descriptor of the file, if there is one.

@@ -329,7 +329,7 @@ func (c *copyUp) buildSpecial(tmp string) error {
 		}
 	}
 	if c.n.kind != unix.S_IFLNK {
-		if err := unix.Fchmodat(f.work.fd, tmp, uint32(c.st.Mode)&0o7777, 0); err != nil {
+		if err := chmodAt(f.work.fd, tmp, uint32(c.st.Mode)&0o7777); err != nil {
 			return err
 		}
 	}

@@ -193,7 +193,7 @@ func (f *fs) place(n *node, l link, put func(dir int) error) error {
 	if d.dead || !f.hasLink(n, l) {
 		return unix.ESTALE
 	}
-	if err := f.writable(fd, &st, func() error { return put(fd) }); err != nil {
+	if err := f.writable(fd, func() error { return put(fd) }); err != nil {
 		return err
 	}
 	return unix.UtimesNanoAt(fd, "", times(&st), unix.AT_EMPTY_PATH)
@@ -203,21 +203,11 @@ func (f *fs) hasLink(n *node, l link) bool {
 	return slices.Contains(f.allLinks(n), l)
 }
 
-// writable calls use, if need be with a directory of the upper made writable for
-// its owner: a file in a read-only directory may be written to, and the server has
-// no more rights than the owner.
-func (f *fs) writable(fd int, st *unix.Statx_t, use func() error) error {
+// writable calls use, which changes a directory of the upper.
+func (f *fs) writable(fd int, use func() error) error {
 	err := use()
-	mode := uint32(st.Mode) & 0o7777
-	if !errors.Is(err, unix.EACCES) || mode&0o300 == 0o300 {
-		return err
-	}
-	if err := unix.Chmod(self(fd), mode|0o700); err != nil {
-		return err
-	}
-	err = use()
-	if e := unix.Chmod(self(fd), mode); err == nil {
-		err = e
+	if errors.Is(err, unix.EACCES) {
+		return f.opened(fd, err, use)
 	}
 	return err
 }

@@ -161,7 +161,7 @@ func (b *birth) finish(dir int, name string, mode uint32) error {
 		}
 		mode |= uint32(st.Mode) & unix.S_ISGID
 	}
-	return unix.Fchmodat(dir, name, mode&0o7777, 0)
+	return chmodAt(dir, name, mode&0o7777)
 }
 
 // aside makes the object in work and moves it to its place, over a whiteout if

@@ -1,6 +1,7 @@
 package unionfs
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -154,6 +155,9 @@ func (f *fs) openNode(n *node, flags int) (int, error) {
 			fd, err = reopen(dir, flags)
 		} else {
 			fd, err = openAt(dir, name, flags&^unix.O_TRUNC, 0)
+			if errors.Is(err, unix.EACCES) && n.inUpper.Load() {
+				fd, err = f.forceOpen(dir, name, flags&^unix.O_TRUNC)
+			}
 		}
 		if err != nil {
 			return err
@@ -163,7 +167,7 @@ func (f *fs) openNode(n *node, flags int) (int, error) {
 			err = f.same(n, &st)
 		}
 		if err == nil && flags&unix.O_TRUNC != 0 && name != "" {
-			err = unix.Ftruncate(fd, 0)
+			err = unix.Truncate(self(fd), 0) // also where it is open for reading
 		}
 		if err != nil {
 			_ = unix.Close(fd)
@@ -173,6 +177,32 @@ func (f *fs) openNode(n *node, flags int) (int, error) {
 		return nil
 	})
 	return got, err
+}
+
+// forceOpen opens a file of the upper that its own mode forbids us to open. The kernel
+// has found that the caller may: it is the holder, or has just made the file.
+func (f *fs) forceOpen(dir int, name string, flags int) (int, error) {
+	f.modes.Lock()
+	defer f.modes.Unlock()
+	path, err := openAt(dir, name, unix.O_PATH, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(path)
+	var st unix.Statx_t
+	if err := statAt(path, "", &st); err != nil || kindOf(&st) != unix.S_IFREG {
+		return -1, unix.EACCES
+	}
+	mode := uint32(st.Mode) & 0o7777
+	if unix.Chmod(self(path), mode|0o600) != nil {
+		return -1, unix.EACCES
+	}
+	fd, err := reopen(path, flags)
+	if e := unix.Chmod(self(path), mode); err == nil && e != nil {
+		_ = unix.Close(fd)
+		return -1, e
+	}
+	return fd, err
 }
 
 // caching sets how the kernel caches an open file; n.mu is held.

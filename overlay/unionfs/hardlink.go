@@ -87,7 +87,7 @@ func (f *fs) linkCopy(d *node, name string, n *node) error {
 	if err := statAt(to, "", &st); err != nil {
 		return err
 	}
-	err = f.writable(to, &st, func() error { return f.linkFrom(n, link{d, name}, to) })
+	err = f.writable(to, func() error { return f.linkFrom(n, link{d, name}, to) })
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}

@@ -65,6 +65,17 @@ func (f *fs) lookUpper(d *node, name string, e *entry) (done bool, err error) {
 		return true, err
 	}
 	defer d.release()
+	done, err = f.readUpperEntry(fd, name, e)
+	if errors.Is(err, unix.EACCES) {
+		err = f.opened(fd, err, func() error {
+			done, err = f.readUpperEntry(fd, name, e)
+			return err
+		})
+	}
+	return done, err
+}
+
+func (f *fs) readUpperEntry(fd int, name string, e *entry) (done bool, err error) {
 	err = statAt(fd, name, &e.st)
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,8 +53,7 @@ type stage struct {
 	MaxBytes, MaxInodes int64
 	Watches             int
 	Passthrough         bool
-	Bases               string
-	Journal             string
+	NoCaps              bool
 	Ask                 bool
 	FDs                 uint64 // bound of open descriptors, 0 none
 }
@@ -110,7 +110,11 @@ func (a *apart) serve(dev *os.File, s overlay.Spec) error {
 	cmd.Env = append(os.Environ(), serveStage+"="+string(conf))
 	cmd.ExtraFiles = append(append([]*os.File{dev, w}, s.Lowers...), s.Upper, s.Work)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Start(); err != nil {
+	start := cmd.Start
+	if st.NoCaps {
+		start = func() error { return startWithout(cmd) }
+	}
+	if err := start(); err != nil {
 		return err
 	}
 	w.Close()
@@ -148,8 +152,11 @@ func serveMain(conf string) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range append(spec.Lowers, spec.Upper, spec.Work, dev) {
+	for _, f := range append(spec.Lowers, spec.Upper, spec.Work) {
 		f.Close()
+	}
+	if !st.Passthrough {
+		dev.Close()
 	}
 	fmt.Fprintln(ready, "ready")
 	ready.Close()
@@ -160,9 +167,30 @@ func serveMain(conf string) error {
 	return nil
 }
 
-func (st stage) options(_ *os.File) (Options, error) {
+// startWithout starts a program that has no capability: the thread that starts it
+// gives up those that a new program would get, and ends.
+func startWithout(cmd *exec.Cmd) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+		for c := range uintptr(unix.CAP_LAST_CAP + 1) {
+			_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		}
+		done <- cmd.Start()
+	}()
+	return <-done
+}
+
+func (st stage) options(dev *os.File) (Options, error) {
 	opt := Options{MaxBytes: st.MaxBytes, MaxInodes: st.MaxInodes, Watches: st.Watches}
 	var err error
+	if st.Ask {
+		opt.Asker = yes{}
+	}
+	if st.Passthrough {
+		opt.Backings = direct{dev}
+	}
 	if len(st.Masks) > 0 {
 		opt.Masks, err = CompileMasks(st.Masks)
 	}

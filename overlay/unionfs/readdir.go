@@ -85,12 +85,12 @@ func (f *fs) addLayer(n *node, layer int, l *listing, seen map[string]bool) erro
 		return err
 	}
 	defer n.release()
-	own, err := openDirFD(fd, layer == upperLayer)
+	own, err := f.openDir(fd, layer == upperLayer)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(own)
-	names, err := readDir(own)
+	names, err := readEntries(own)
 	if err != nil {
 		return err
 	}
@@ -119,34 +119,35 @@ func (f *fs) addLayer(n *node, layer int, l *listing, seen map[string]bool) erro
 	return nil
 }
 
-// openDirFD opens a directory for reading. One of the upper that its owner has
-// made unreadable is readable for a moment: whether it is empty must be known.
-func openDirFD(fd int, upper bool) (int, error) {
+// openDir opens a directory for reading. One of the upper that its owner has made
+// unreadable is readable for a moment: whether it is empty must be known.
+func (f *fs) openDir(fd int, upper bool) (int, error) {
 	own, err := openAt(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if !errors.Is(err, unix.EACCES) || !upper {
-		return own, err
+	if upper && errors.Is(err, unix.EACCES) {
+		err = f.opened(fd, err, func() error {
+			own, err = openAt(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+			return err
+		})
 	}
-	var st unix.Stat_t
-	if e := unix.Fstat(fd, &st); e != nil || unix.Chmod(self(fd), st.Mode&0o7777|0o500) != nil {
-		return own, err
-	}
-	own, err = openAt(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	_ = unix.Chmod(self(fd), st.Mode&0o7777)
 	return own, err
 }
 
-// readDir reads all entries of an open directory, from the start. O_PATH
-// descriptors are opened first.
+// readDir reads all entries of a directory.
 func readDir(fd int) ([]dirent, error) {
-	own, err := openDirFD(fd, true)
+	own, err := openAt(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(own)
+	return readEntries(own)
+}
+
+// readEntries reads all entries from a directory that was just opened.
+func readEntries(fd int) ([]dirent, error) {
 	var out []dirent
 	buf := make([]byte, 32<<10)
 	for {
-		n, err := unix.Getdents(own, buf)
+		n, err := unix.Getdents(fd, buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -227,7 +228,7 @@ func (f *fs) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList)
 	return f.readDir(in, func(n *node, de dirent) (bool, error) {
 		ino, err := f.listedInode(n, de)
 		if err != nil {
-			return true, nil //nolint:nilerr // gone meanwhile, or a mark
+			return true, unlessGone(err)
 		}
 		return out.AddDirEntry(fuse.DirEntry{Mode: de.kind, Name: de.name, Ino: ino, Off: de.cookie}), nil
 	}, func(e fuse.DirEntry) bool { return out.AddDirEntry(e) })
@@ -245,7 +246,7 @@ func (f *fs) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryL
 			if err == nil && !n.masked.Load() { // the LOOKUP to come gives it its name
 				return out.AddDirLookupEntry(fuse.DirEntry{Mode: n.kind, Name: de.name, Ino: n.ino, Off: de.cookie}) != nil, nil
 			}
-			return true, nil
+			return true, unlessGone(err)
 		}
 		eo := out.AddDirLookupEntry(fuse.DirEntry{Mode: n.kind, Name: de.name, Ino: n.ino, Off: de.cookie})
 		if eo == nil {
@@ -255,6 +256,15 @@ func (f *fs) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryL
 		f.entryOut(d, n, &e.st, eo)
 		return true, nil
 	}, func(e fuse.DirEntry) bool { return out.AddDirLookupEntry(e) != nil })
+}
+
+// unlessGone returns nil if err says that an entry went while the list was read, or
+// was a mark.
+func unlessGone(err error) error {
+	if isGone(err) || errors.Is(err, unix.ESTALE) {
+		return nil
+	}
+	return err
 }
 
 // readDir calls add for each entry after the offset that the kernel asks for, until

@@ -231,13 +231,13 @@ func (f *fs) moveDir(from int, name string, to int, as string, flags uint) error
 	if e := statAt(from, name, &st); e != nil || kindOf(&st) != unix.S_IFDIR {
 		return err
 	}
-	if e := unix.Fchmodat(from, name, uint32(st.Mode)&0o7777|0o700, 0); e != nil {
+	if e := chmodAt(from, name, uint32(st.Mode)&0o7777|0o700); e != nil {
 		return err
 	}
 	if err = unix.Renameat2(from, name, to, as, flags); err == nil {
-		return unix.Fchmodat(to, as, uint32(st.Mode)&0o7777, 0)
+		return chmodAt(to, as, uint32(st.Mode)&0o7777)
 	}
-	_ = unix.Fchmodat(from, name, uint32(st.Mode)&0o7777, 0)
+	_ = chmodAt(from, name, uint32(st.Mode)&0o7777)
 	return err
 }
 

@@ -368,7 +368,12 @@ func (f *fs) rawNames(n *node) ([]dirent, error) {
 		return nil, err
 	}
 	defer n.release()
-	return readDir(fd)
+	own, err := f.openDir(fd, true)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(own)
+	return readEntries(own)
 }
 
 // relinkLocked replaces a name; fs.tree is held.

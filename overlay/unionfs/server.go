@@ -34,6 +34,7 @@ type fs struct {
 	table
 	hidden map[FileID]bool
 
+	modes    sync.Mutex // held while a mode of the upper is another for a moment
 	cache    fdCache
 	orphans  orphans
 	handles  handles

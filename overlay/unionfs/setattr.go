@@ -103,7 +103,10 @@ func (f *fs) change(fd int, n *node, in *fuse.SetAttrIn) error {
 		if n.kind == unix.S_IFLNK {
 			return unix.EOPNOTSUPP
 		}
-		if err := unix.Chmod(self(fd), mode); err != nil {
+		f.modes.Lock()
+		err := unix.Chmod(self(fd), mode)
+		f.modes.Unlock()
+		if err != nil {
 			return err
 		}
 	}

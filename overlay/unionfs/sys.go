@@ -88,6 +88,16 @@ func reopen(fd, flags int) (int, error) {
 	}
 }
 
+// chmodAt is chmod(2) of one name in a directory, never of what a link there points to.
+func chmodAt(dir int, name string, mode uint32) error {
+	fd, err := openAt(dir, name, unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Chmod(self(fd), mode)
+}
+
 // checkName refuses what is no name; the kernel sends none such.
 func checkName(name string) error {
 	switch {

@@ -95,7 +95,7 @@ func removeDir(dir int, name string) {
 	}
 	fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if errors.Is(err, unix.EACCES) {
-		_ = unix.Fchmodat(dir, name, 0o700, 0)
+		_ = chmodAt(dir, name, 0o700)
 		fd, err = openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	}
 	if err != nil {
