@@ -135,7 +135,7 @@ func (f *fs) raiseDir(n *node) error {
 // placeAside is place for what was built under the name tmp in work.
 func (f *fs) placeAside(n *node, l link, tmp string) error {
 	err := f.place(n, l, func(dir int) error {
-		if err := unix.Renameat2(f.work.fd, tmp, dir, l.name, unix.RENAME_NOREPLACE); err != nil {
+		if err := f.moveDir(f.work.fd, tmp, dir, l.name, unix.RENAME_NOREPLACE); err != nil {
 			return err
 		}
 		var up unix.Statx_t

@@ -183,13 +183,13 @@ func (b *birth) aside(dir int, mode uint32, over bool, e *entry) error {
 		return unix.Renameat(f.work.fd, tmp, dir, b.name)
 	}
 	if !over {
-		return unix.Renameat2(f.work.fd, tmp, dir, b.name, unix.RENAME_NOREPLACE)
+		return f.moveDir(f.work.fd, tmp, dir, b.name, unix.RENAME_NOREPLACE)
 	}
 	if err := f.work.setOpaque(tmp); err != nil {
 		return err
 	}
 	e.opaque = true
-	return unix.Renameat2(f.work.fd, tmp, dir, b.name, unix.RENAME_EXCHANGE)
+	return f.moveDir(f.work.fd, tmp, dir, b.name, unix.RENAME_EXCHANGE)
 }
 
 // describe fills e with what is there now.

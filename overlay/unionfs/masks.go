@@ -275,9 +275,21 @@ func (f *fs) hideFile(k key) {
 	}
 	f.tree.Unlock()
 	for _, l := range links {
+		l.parent.list.Store(nil)
 		f.invalidate(notice{node: l.parent.id, name: l.name})
+		f.invalidate(notice{node: l.parent.id})
 		f.invalidate(notice{node: n.id})
 	}
+}
+
+// isHiddenEntry reports whether a listed file of a lower is hidden for another name.
+func (f *fs) isHiddenEntry(de dirent) bool {
+	if f.opt.Masks == nil || de.layer == upperLayer || de.kind != unix.S_IFREG {
+		return false
+	}
+	f.tree.RLock()
+	defer f.tree.RUnlock()
+	return f.isHidden(key{dev: f.layerDev(de.layer), ino: de.ino})
 }
 
 // isHidden reports whether a file of a lower is; fs.tree is held.

@@ -290,6 +290,9 @@ func (f *fs) readDir(in *fuse.ReadIn, add func(*node, dirent) (bool, error), dot
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	for _, de := range l.after(in.Offset) {
+		if f.isHiddenEntry(de) {
+			continue
+		}
 		more, err := add(n, de)
 		if err != nil {
 			return status(err)
