@@ -84,6 +84,7 @@ func sequence(t *testing.T, seed uint64, patterns []string) int {
 		if rnd.IntN(40) == 0 {
 			d.closeAll()
 			v.remount()
+			d.remounted = true
 		}
 	}
 	d.closeAll()
@@ -101,7 +102,9 @@ type differ struct {
 	plain string
 	view  *view
 	log   []string
-	open  [4][2]*os.File // on the plain directory, on the view
+
+	remounted bool
+	open      [4][2]*os.File // on the plain directory, on the view
 }
 
 var differNames = []string{"a", "b", "c", "m", "n", ".wh.a"}
@@ -126,7 +129,7 @@ func (d *differ) fill() {
 			}
 			switch kind {
 			case 0, 1, 2:
-				if os.WriteFile(root+"/"+p, []byte(q+p), 0o644) == nil {
+				if write(root+"/"+p, os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, q+p) == nil {
 					_ = os.Chmod(root+"/"+p, []os.FileMode{0o644, 0o600, 0o755}[mode])
 				}
 			case 3, 4:
@@ -134,7 +137,7 @@ func (d *differ) fill() {
 			case 5:
 				_ = os.Symlink(d.target(q), root+"/"+p)
 			case 6:
-				if hidesPath(d.masks, p) { // a file with a masked name is masked by all names
+				if hidesPath(d.masks, p) || hidesPath(d.masks, q) { // masked by all names
 					continue
 				}
 				_ = os.Link(root+"/"+q, root+"/"+p)
@@ -182,6 +185,9 @@ func (d *differ) one(i int) {
 		return
 	}
 	if errors.Is(verr, unix.EXDEV) && twoNames(what) {
+		return
+	}
+	if errors.Is(verr, unix.ENOTEMPTY) && d.view.masked { // what is hidden stays
 		return
 	}
 	pout, perr := d.do(0, d.plain, what, p, q, n, slot)
@@ -237,7 +243,7 @@ func (d *differ) do(side int, root string, what int, p, q string, n, slot int) (
 	case 15:
 		return listing1(a)
 	case 16, 17:
-		return stat1(a)
+		return d.stat(a)
 	case 18:
 		return "", unix.UtimesNanoAt(unix.AT_FDCWD, a, []unix.Timespec{{Sec: 1}, {Sec: int64(n)}}, unix.AT_SYMLINK_NOFOLLOW)
 	case 19:
@@ -269,7 +275,16 @@ func write(path string, flags int, text string) error {
 	return err
 }
 
-func stat1(path string) (string, error) {
+// links is the number of names, 0 after a remount: which names of a file of the lower
+// were removed is then not known any more, and they are counted.
+func (d *differ) links(st *unix.Stat_t) uint64 {
+	if d.remounted {
+		return 0
+	}
+	return st.Nlink
+}
+
+func (d *differ) stat(path string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		return "", err
@@ -277,7 +292,7 @@ func stat1(path string) (string, error) {
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return fmt.Sprintf("%o", st.Mode), nil
 	}
-	return fmt.Sprintf("%o %d %d", st.Mode, st.Size, st.Nlink), nil
+	return fmt.Sprintf("%o %d %d", st.Mode, st.Size, d.links(&st)), nil
 }
 
 func listing1(path string) (string, error) {
@@ -305,12 +320,15 @@ func read1(path string) (string, error) {
 	return string(b[:max(n, 0)]), err
 }
 
+// chmod1 sets no set-id bits: FUSE takes them away when a process writes that has
+// CAP_FSETID in a user namespace alone (fuse_file_write_iter, fs/fuse/file.c), as this
+// one.
 func chmod1(path string, n int) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
 		return err
 	}
-	mode := uint32([]int{0o644, 0o700, 0o4755, 0o444, 0o2711}[n%5])
+	mode := uint32([]int{0o644, 0o700, 0o1755, 0o444, 0o711}[n%5])
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		mode |= 0o700
 	}
@@ -364,7 +382,7 @@ func (d *differ) useSlot(side, slot, what, n int, text string) (string, error) {
 	case 24, 25:
 		b := make([]byte, 8192)
 		n, err := unix.Pread(fd, b, int64(n%100))
-		return fmt.Sprintf("%d %d %o %q", st.Size, st.Nlink, st.Mode, b[:max(n, 0)]), err
+		return fmt.Sprintf("%d %d %o %q", st.Size, d.links(&st), st.Mode, b[:max(n, 0)]), err
 	case 26:
 		_, err := unix.Pwrite(fd, []byte(text), int64(n%3000))
 		return "", err

@@ -86,15 +86,22 @@ func (f *fs) originAt(path string) (key, bool) {
 // withPath calls use with a path of the object of n in /proc/self/fd that names
 // it and no other: calls on attributes follow the last link only there.
 func (f *fs) withPath(n *node, use func(path string) error) error {
-	if n.dir != nil {
-		fd, err := f.acquire(n, f.topLayer(n))
-		if err != nil {
-			return err
+	call := func(fd int) error {
+		err := use(self(fd))
+		if errors.Is(err, unix.EACCES) && n.inUpper.Load() {
+			return f.opened(fd, err, func() error { return use(self(fd)) })
 		}
-		defer n.release()
-		return use(self(fd))
+		return err
 	}
-	return f.withFD(n, func(fd int) error { return use(self(fd)) })
+	if n.dir == nil {
+		return f.withFD(n, call)
+	}
+	fd, err := f.acquire(n, f.topLayer(n))
+	if err != nil {
+		return err
+	}
+	defer n.release()
+	return call(fd)
 }
 
 // withFD calls use with an O_PATH descriptor of the object of n.
