@@ -8,16 +8,24 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	overlaytest.Run(t, func() overlay.Backend { return &apart{t: t} })
+	conform(t, stage{})
 }
 
 // TestConformanceWithoutCapabilities runs the suite with a server that has none,
 // as a shim is, and few descriptors.
 func TestConformanceWithoutCapabilities(t *testing.T) {
-	overlaytest.Run(t, func() overlay.Backend { return &apart{t: t, stage: stage{NoCaps: true, FDs: 256}} })
+	conform(t, stage{NoCaps: true, FDs: 256})
 }
 
 // TestConformanceInAskMode runs the suite with every opening asked for.
 func TestConformanceInAskMode(t *testing.T) {
-	overlaytest.Run(t, func() overlay.Backend { return &apart{t: t, stage: stage{Ask: true}} })
+	conform(t, stage{Ask: true})
+}
+
+func conform(t *testing.T, st stage) {
+	overlaytest.Run(t, func() overlay.Backend {
+		a := &apart{t: t, stage: st}
+		t.Cleanup(a.reap)
+		return a
+	})
 }

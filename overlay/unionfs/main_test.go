@@ -65,7 +65,34 @@ type apart struct {
 	stage stage
 
 	mu      sync.Mutex // guards the field below
-	servers []*exec.Cmd
+	servers []*child
+}
+
+// child is a server process.
+type child struct {
+	*exec.Cmd
+	done chan struct{}
+	err  error // once done is closed
+}
+
+// reap waits for all servers to end, which they do with their mounts. One that
+// failed by itself (a panic that was counted, a race that was found) fails the test.
+func (a *apart) reap() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.servers {
+		select {
+		case <-c.done:
+		case <-time.After(10 * time.Second):
+			a.t.Error("a server does not end")
+			_ = c.Process.Kill()
+			continue
+		}
+		if c.err != nil && !strings.Contains(c.err.Error(), "killed") {
+			a.t.Errorf("a server: %v", c.err)
+		}
+	}
+	a.servers = nil
 }
 
 func (*apart) Name() string       { return "unionfs" }
@@ -118,13 +145,17 @@ func (a *apart) serve(dev *os.File, s overlay.Spec) error {
 		return err
 	}
 	w.Close()
-	go func() { _ = cmd.Wait() }()
+	c := &child{Cmd: cmd, done: make(chan struct{})}
+	go func() {
+		c.err = cmd.Wait()
+		close(c.done)
+	}()
 	line, err := bufio.NewReader(r).ReadString('\n')
 	if err != nil || line != "ready\n" {
 		return fmt.Errorf("the server did not start: %q, %w", line, err)
 	}
 	a.mu.Lock()
-	a.servers = append(a.servers, cmd)
+	a.servers = append(a.servers, c)
 	a.mu.Unlock()
 	return nil
 }

@@ -97,7 +97,7 @@ func (v *view) remount() {
 	v.mount()
 }
 
-func (v *view) server() *exec.Cmd {
+func (v *view) server() *child {
 	v.a.mu.Lock()
 	defer v.a.mu.Unlock()
 	return v.a.servers[len(v.a.servers)-1]
@@ -110,6 +110,7 @@ func (v *view) finish() {
 	if len(testbox.MountsBelow(v.P)) == 0 {
 		v.mount()
 	}
+	defer v.a.reap()
 	if v.t.Failed() {
 		v.unmount()
 		return
