@@ -58,7 +58,7 @@ func (b *birth) run(cancel <-chan struct{}, out *fuse.EntryOut) (*node, error) {
 		return nil, err
 	}
 	n := f.intern(d, b.name, &e)
-	d.list.Store(nil)
+	d.changed()
 	f.noteName(Create, d, b.name, b.pid)
 	if out != nil {
 		f.entryOut(d, n, &e.st, out)

@@ -275,7 +275,7 @@ func (f *fs) hideFile(k key) {
 	}
 	f.tree.Unlock()
 	for _, l := range links {
-		l.parent.list.Store(nil)
+		l.parent.changed()
 		f.invalidate(notice{node: l.parent.id, name: l.name})
 		f.invalidate(notice{node: l.parent.id})
 		f.invalidate(notice{node: n.id})

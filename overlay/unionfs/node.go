@@ -180,7 +180,7 @@ func (f *fs) refresh(n *node, e *entry) {
 	f.closeLowers(n)
 	f.unwatch(n)
 	n.unwatchable.Store(false)
-	n.list.Store(nil)
+	n.changed()
 }
 
 // linkNode adds a name; fs.tree is held.

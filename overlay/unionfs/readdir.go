@@ -7,6 +7,8 @@ import (
 	"hash/maphash"
 	"slices"
 	"sort"
+	"sync/atomic"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -21,6 +23,21 @@ import (
 type listing struct {
 	names  []dirent // by cookie
 	hidden bool     // a mask hides something
+	made   time.Time
+	old    atomic.Bool // the directory has changed since
+}
+
+// listAge is how long a reader in the middle of a directory goes on with a listing
+// that is old: an entry that came or went since the reader began may or may not be
+// listed (readdir(3)), and to list a large directory anew for each part that rm(1)
+// reads of it would take the square of its size.
+const listAge = 10 * time.Second
+
+// changed says that the entries of a directory are not what they were.
+func (d *dir) changed() {
+	if l := d.list.Load(); l != nil {
+		l.old.Store(true)
+	}
 }
 
 type dirent struct {
@@ -44,7 +61,7 @@ func (f *fs) cookie(name string) uint64 {
 
 // readMerged lists n over all layers; n.mu is held.
 func (f *fs) readMerged(n *node) (*listing, error) {
-	l := &listing{}
+	l := &listing{made: time.Now()}
 	seen := map[string]bool(nil)
 	f.tree.RLock()
 	lower, opaque := n.lower, n.opaque
@@ -201,10 +218,9 @@ func (f *fs) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 // ReleaseDir has nothing to do: listings have no state.
 func (f *fs) ReleaseDir(*fuse.ReleaseIn) {}
 
-// list returns the listing of n. One that a reader began with is used on until the
-// directory changes.
+// list returns the listing of n, for a reader that begins always that of now.
 func (f *fs) list(n *node, offset uint64) (*listing, error) {
-	if l := n.list.Load(); l != nil && offset != 0 {
+	if l := n.list.Load(); l != nil && offset != 0 && (!l.old.Load() || time.Since(l.made) < listAge) {
 		return l, nil
 	}
 	f.watch(n)
@@ -289,7 +305,11 @@ func (f *fs) readDir(in *fuse.ReadIn, add func(*node, dirent) (bool, error), dot
 	}
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	for _, de := range l.after(in.Offset) {
+	rest := l.after(in.Offset)
+	if len(rest) == 0 {
+		n.list.CompareAndSwap(l, nil) // the kernel has it now
+	}
+	for _, de := range rest {
 		if f.isHiddenEntry(de) {
 			continue
 		}

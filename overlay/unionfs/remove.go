@@ -56,7 +56,7 @@ func (f *fs) remove(cancel <-chan struct{}, h *fuse.InHeader, name string, dir b
 	if err != nil {
 		return err
 	}
-	d.list.Store(nil)
+	d.changed()
 	f.noteName(Remove, d, name, h.Pid)
 	return nil
 }
@@ -308,7 +308,7 @@ func (f *fs) link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fus
 	n.lookups++
 	n.freed = false
 	f.tree.Unlock()
-	d.list.Store(nil)
+	d.changed()
 	f.noteName(Link, d, name, in.Pid)
 	f.entryOut(d, n, &st, out)
 	return nil

@@ -213,8 +213,8 @@ func (m *move) do() error {
 	} else {
 		err = m.replace()
 	}
-	m.from.list.Store(nil)
-	m.to.list.Store(nil)
+	m.from.changed()
+	m.to.changed()
 	return err
 }
 

@@ -33,6 +33,7 @@ type fs struct {
 	tree sync.RWMutex // guards table, hidden, and what node says it guards
 	table
 	hidden map[FileID]bool
+	ended  map[uint64]*node // all nodes, once the server is closed
 
 	modes    sync.Mutex // held while a mode of the upper is another for a moment
 	cache    fdCache
@@ -94,13 +95,13 @@ func Serve(dev *os.File, spec overlay.Spec, opt Options) (*Server, error) {
 	}
 	fd, err := unix.FcntlInt(dev.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
-		f.release()
+		f.abandon()
 		return nil, fmt.Errorf("duplicate %s: %w", dev.Name(), err)
 	}
 	s := &Server{fs: f, done: make(chan struct{})}
 	s.fuse, err = fuse.NewServer(f, "/dev/fd/"+strconv.Itoa(fd), f.mountOptions())
 	if err != nil {
-		f.release()
+		f.abandon()
 		return nil, fmt.Errorf("serve view: %w", err)
 	}
 	if f.watcher.file != nil {
@@ -111,6 +112,7 @@ func Serve(dev *os.File, spec overlay.Spec, opt Options) (*Server, error) {
 	go func() {
 		s.fuse.Serve()
 		s.Close()
+		f.release()
 		close(s.done)
 	}()
 	return s, nil
@@ -166,12 +168,12 @@ func newFS(spec overlay.Spec, opt Options) (*fs, error) {
 	f.umask = processUmask()
 	f.cache.most = fdBudget()
 	if err := f.openLayers(spec); err != nil {
-		f.release()
+		f.abandon()
 		return nil, err
 	}
 	f.watcher = newWatcher(opt.Watches)
 	if err := f.measure(); err != nil {
-		f.release()
+		f.abandon()
 		return nil, fmt.Errorf("measure upper: %w", err)
 	}
 	return f, nil
@@ -276,25 +278,31 @@ func (f *fs) readUpper() error {
 // Wait returns when the mount is gone and all requests are answered.
 func (s *Server) Wait() { <-s.done }
 
-// Close stops the server: requests that come later fail, descriptors and watches
-// are closed, and the upper may be served anew. A connection that is still mounted
-// ends with the process or the mount.
-func (s *Server) Close() {
-	s.close.Do(func() { s.fs.release() })
-}
+// Close makes every later request fail. What the server holds is closed when the
+// mount is gone and the last request is answered (Wait), or with the process.
+func (s *Server) Close() { s.close.Do(s.fs.stop) }
 
-// release closes everything.
-func (f *fs) release() {
-	select {
-	case <-f.closed:
-		return
-	default:
-		close(f.closed)
-	}
+// stop ends the goroutines and forgets all nodes, so that no request finds one.
+func (f *fs) stop() {
+	close(f.closed)
 	f.notifier.close()
 	if f.watcher.file != nil {
 		_ = f.watcher.file.Close()
 	}
+	f.tree.Lock()
+	defer f.tree.Unlock()
+	f.ended = f.byID
+	f.byID, f.byKey = map[uint64]*node{}, map[key]*node{}
+}
+
+// abandon undoes a start.
+func (f *fs) abandon() {
+	f.stop()
+	f.release()
+}
+
+// release closes what a server holds that answers nothing any more.
+func (f *fs) release() {
 	f.closeNodes()
 	for range 2 {
 		f.orphans.age()
@@ -305,7 +313,7 @@ func (f *fs) release() {
 func (f *fs) closeNodes() {
 	f.tree.Lock()
 	defer f.tree.Unlock()
-	for _, n := range f.byID {
+	for _, n := range f.ended {
 		if n.pin >= 0 {
 			_ = unix.Close(n.pin)
 			n.pin = -1
@@ -316,8 +324,6 @@ func (f *fs) closeNodes() {
 			n.fdmu.Unlock()
 		}
 	}
-	clear(f.byID)
-	clear(f.byKey)
 	f.handles.closeAll()
 }
 

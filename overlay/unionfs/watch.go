@@ -222,7 +222,7 @@ func (f *fs) event(d watched, name string, mask uint32) {
 		return
 	}
 	if mask&(unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVE) != 0 {
-		d.n.list.Store(nil)
+		d.n.changed()
 		f.invalidate(notice{node: d.n.id, name: name})
 		f.invalidate(notice{node: d.n.id})
 	}
@@ -268,7 +268,7 @@ func (f *fs) expireAll() {
 	f.tree.RUnlock()
 	for _, n := range all {
 		if n.dir != nil {
-			n.list.Store(nil)
+			n.changed()
 		}
 		f.invalidate(notice{node: n.id})
 	}
