@@ -20,6 +20,30 @@ const settleTries = 1000
 // no directory can be reached. An object without names is reached by a descriptor;
 // the name is "" then.
 func (f *fs) at(n *node, use func(fd int, name string) error) error {
+	err := f.atName(n, use)
+	if !errors.Is(err, unix.ESTALE) || f.hasName(n) {
+		return err
+	}
+	if ok, err := n.useHandle(func(fd int) error { return use(fd, "") }); ok {
+		return err
+	}
+	f.tree.RLock()
+	pin := n.pin
+	f.tree.RUnlock()
+	if pin < 0 {
+		return unix.ESTALE
+	}
+	return use(pin, "")
+}
+
+func (f *fs) hasName(n *node) bool {
+	f.tree.RLock()
+	defer f.tree.RUnlock()
+	return len(n.links) > 0
+}
+
+// atName is at by names alone, for those that hold n.mu. ESTALE: there is none.
+func (f *fs) atName(n *node, use func(fd int, name string) error) error {
 	for try := 0; ; try++ {
 		seq := n.moving.Load()
 		err := f.atOnce(n, use)
@@ -38,7 +62,7 @@ func (f *fs) at(n *node, use func(fd int, name string) error) error {
 
 func (f *fs) atOnce(n *node, use func(fd int, name string) error) error {
 	f.tree.RLock()
-	links, layer, pin := n.links, n.layer+1, n.pin
+	links, layer := n.links, n.layer+1
 	f.tree.RUnlock()
 	if n.inUpper.Load() {
 		layer = upperLayer
@@ -49,16 +73,7 @@ func (f *fs) atOnce(n *node, use func(fd int, name string) error) error {
 			return err
 		}
 	}
-	if len(links) > 0 {
-		return err
-	}
-	if ok, err := n.useHandle(func(fd int) error { return use(fd, "") }); ok {
-		return err
-	}
-	if pin < 0 {
-		return unix.ESTALE
-	}
-	return use(pin, "")
+	return err
 }
 
 func (f *fs) atLink(l link, layer int, use func(fd int, name string) error) error {

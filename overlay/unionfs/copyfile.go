@@ -64,7 +64,9 @@ func (c *copyUp) build() error {
 }
 
 func (c *copyUp) buildOnce() (again bool, err error) {
-	src, err := c.f.openNode(c.n, unix.O_RDONLY)
+	c.n.mu.RLock()
+	src, err := c.f.openLocked(c.n, unix.O_RDONLY)
+	c.n.mu.RUnlock()
 	if err != nil {
 		return false, err
 	}

@@ -130,34 +130,29 @@ func (f *fs) openHandle(n *node, flags int, kill bool, out *fuse.OpenOut) error 
 // openLocked opens the file of n by a name, or again by what has it open; n.mu is
 // held.
 func (f *fs) openLocked(n *node, flags int) (int, error) {
-	f.tree.RLock()
-	nameless, pin := len(n.links) == 0, n.pin
-	f.tree.RUnlock()
-	if !nameless {
-		return f.openNode(n, flags)
+	fd, err := f.openName(n, flags)
+	if !errors.Is(err, unix.ESTALE) || f.hasName(n) {
+		return fd, err
 	}
 	if len(n.handles) > 0 {
 		return reopen(n.handles[0].fd, flags)
 	}
+	f.tree.RLock()
+	pin := n.pin
+	f.tree.RUnlock()
 	if pin >= 0 {
 		return reopen(pin, flags)
 	}
 	return -1, unix.ESTALE
 }
 
-// openNode opens the regular file of n by a name.
-func (f *fs) openNode(n *node, flags int) (int, error) {
+// openName opens the regular file of n by a name.
+func (f *fs) openName(n *node, flags int) (int, error) {
 	got := -1
-	err := f.at(n, func(dir int, name string) error {
-		var fd int
-		var err error
-		if name == "" {
-			fd, err = reopen(dir, flags)
-		} else {
-			fd, err = openAt(dir, name, flags&^unix.O_TRUNC, 0)
-			if errors.Is(err, unix.EACCES) && n.inUpper.Load() {
-				fd, err = f.forceOpen(dir, name, flags&^unix.O_TRUNC)
-			}
+	err := f.atName(n, func(dir int, name string) error {
+		fd, err := openAt(dir, name, flags&^unix.O_TRUNC, 0)
+		if errors.Is(err, unix.EACCES) && n.inUpper.Load() {
+			fd, err = f.forceOpen(dir, name, flags&^unix.O_TRUNC)
 		}
 		if err != nil {
 			return err
@@ -166,7 +161,7 @@ func (f *fs) openNode(n *node, flags int) (int, error) {
 		if err = statAt(fd, "", &st); err == nil {
 			err = f.same(n, &st)
 		}
-		if err == nil && flags&unix.O_TRUNC != 0 && name != "" {
+		if err == nil && flags&unix.O_TRUNC != 0 {
 			err = unix.Truncate(self(fd), 0) // also where it is open for reading
 		}
 		if err != nil {
