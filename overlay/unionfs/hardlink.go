@@ -10,7 +10,9 @@ import (
 // that the kernel knows, and each other one when it is looked up (linkCopy). Which
 // file of a lower has a copy is in the origin mark of the copy; an upper that has
 // such copies carries a mark on its root, and is searched once, when a file of a
-// lower with several names is first met.
+// lower with several names is first met. When the copy has lost its last name, names
+// that were never looked up are those of the lower's file again, as after the kernel's
+// overlayfs has broken a link.
 
 func (f *fs) anyLink(n *node) (link, bool) {
 	f.tree.RLock()

@@ -145,6 +145,9 @@ func (f *fs) lose(n *node, l link, e *entry, pin int) {
 		n.lost++
 	} else if e.st.Nlink <= 1 || n.dir != nil {
 		n.freed = true
+		if n.dir == nil && f.byKey[n.low] == n {
+			delete(f.byKey, n.low) // names that only the lower has are the lower's file again
+		}
 	}
 	if pin < 0 {
 		return
