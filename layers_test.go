@@ -24,7 +24,7 @@ const module = "github.com/sbxd/sbxd"
 // lines, never from its own; a folder below a listed one belongs to that line, and
 // may import the package it lies in (overlay/kernel imports overlay).
 var layers = [][]string{
-	{"internal/fault", "internal/feature", "internal/probe"},
+	{"internal/fault", "internal/feature", "internal/glob", "internal/probe"},
 	{"internal/proc"},
 	{
 		"internal/execlog", "internal/hostpath", "internal/keylock", "internal/landlock", "internal/mnt", "internal/peer",

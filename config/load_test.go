@@ -85,8 +85,15 @@ func TestB170(t *testing.T) {
 			wantFaults(t, faults(t, fmt.Sprintf("%s = [\n%q]\n", key, m)), fmt.Sprintf("2 %s[0]: path %q", key, m))
 		}
 	}
-	wantFaults(t, faults(t, "masks = [\"**/.env\"]\n"), "1 masks[0]: path \"**/.env\": a pattern needs the unionfs backend")
-	wantFaults(t, faults(t, "masks = [\"~/**/.env\"]\n"), "1 masks[0]: path \"~/**/.env\": a pattern needs the unionfs backend")
+}
+
+func TestPatternsAreMasksOnly(t *testing.T) {
+	wantFaults(t, faults(t, "masks = [\"**/.env\", \"~/**/*.{pem,key}\", \"/srv/*/x\"]\n"))
+	wantFaults(t, faults(t, "masks = [\"*.env\"]\n"), "1 masks[0]: path \"*.env\": is a pattern of unknown place")
+	wantFaults(t, faults(t, "masks = [\"~/[a\"]\n"), "1 masks[0]: path \"~/[a\": a set or an escape does not end")
+	for _, key := range []string{"final_masks", "carves", "read_only"} {
+		wantFaults(t, faults(t, key+" = [\"~/**/.env\"]\n"), "1 "+key+"[0]: path \"~/**/.env\": a pattern can only be a mask")
+	}
 }
 
 func TestValuesAreChecked(t *testing.T) {

@@ -83,7 +83,14 @@ func (p *ProjectDoc) Decode() (Project, error) {
 		for i := range list {
 			at := elem(key, i)
 			spec, err := hostpath.Parse(list[i].Text, base)
+			pattern := key == "masks" && errors.Is(err, hostpath.ErrPattern)
+			if pattern {
+				_, err = hostpath.ParsePattern(list[i].Text, base)
+			}
 			switch {
+			case err == nil && pattern: // it is read again as it is
+				list[i].From = d.origin(at)
+				continue
 			case err != nil:
 				errs = append(errs, d.fault(at, "%v", err))
 				continue

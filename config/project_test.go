@@ -54,7 +54,7 @@ func TestProjectCannotLoosen(t *testing.T) {
 		{"input of the host", "read_only = [\"/etc\"]", "not inside the project"},
 		{"the project itself", "read_only = [\"./\"]", "not inside the project"},
 		{"input by ..", "read_only = [\"../x\"]", `holds ".."`},
-		{"pattern", "masks = [\"**/.env\"]", "unionfs"},
+		{"pattern", "read_only = [\"**/.env\"]", "can only be a mask"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := project(t, c.text+"\n").Decode()

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -30,7 +31,11 @@ func (c *Config) validate(d *document, admin bool) []error {
 	}
 	for _, key := range sortedKeys(c.lists()) {
 		for i, p := range *c.lists()[key] {
-			if err := checkPath(p.Text); err != nil {
+			err := checkPath(p.Text)
+			if key == "masks" && errors.Is(err, hostpath.ErrPattern) {
+				_, err = hostpath.ParsePattern(p.Text, anyHome)
+			}
+			if err != nil {
 				bad(elem(key, i), "%v", err)
 			}
 		}
@@ -162,9 +167,12 @@ func (c *Config) resolve(home string) []error {
 
 // checkPath reads a path the way a session will, with any HOME and no project.
 func checkPath(text string) error {
-	_, err := hostpath.Parse(text, hostpath.Base{Home: "/home"})
+	_, err := hostpath.Parse(text, anyHome)
 	return err
 }
+
+// anyHome stands for the HOME of whoever has a session.
+var anyHome = hostpath.Base{Home: "/home"}
 
 func elem(key string, i int) string {
 	return key + "[" + strconv.Itoa(i) + "]"

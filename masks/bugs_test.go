@@ -137,7 +137,7 @@ func TestB064(t *testing.T) {
 	if n := len(plan.Steps) - len(fresh.Steps); n != 1 {
 		t.Errorf("%d steps for a directory and 12000 masks inside it", n)
 	}
-	if _, _, err := Parse("**/*.bin", input()); !errors.Is(err, ErrPattern) || !strings.Contains(err.Error(), "unionfs") {
+	if _, _, err := Parse("**/*.bin", input()); !errors.Is(err, ErrPattern) || !strings.Contains(err.Error(), "can only be a mask") {
 		t.Errorf("a pattern: %v", err)
 	}
 }

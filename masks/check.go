@@ -53,8 +53,11 @@ func checkRule(in Input, r Rule) error {
 	refuse := func(format string, a ...any) error {
 		return &RuleError{Rule: r, Reason: because(format, a...)}
 	}
-	if !clean(r.Path) || (r.Target != "" && !clean(r.Target)) {
+	if !clean(r.Path) && !(r.Path == "/" && r.Pattern != nil) || (r.Target != "" && !clean(r.Target)) {
 		return refuse("is not an absolute path without . and ..")
+	}
+	if r.Pattern != nil {
+		return checkPattern(in, r, refuse)
 	}
 	switch r.Class {
 	case Mask, FinalMask, RuntimeMask:

@@ -43,6 +43,9 @@ func (p Plan) Explain(name string) Explanation {
 	case slices.ContainsFunc(p.in.Base, func(b string) bool { return Within(e.Real, b) }):
 		e.Verdict = ReadOnly
 	}
+	if h := p.hiddenBy(e.Real); h != nil {
+		e.Verdict, e.Rule = Hidden, h.Rule
+	}
 	for _, s := range p.Steps {
 		if s.Op == Pin || !Within(e.Real, s.Path) {
 			continue

@@ -16,7 +16,7 @@ func Make(in Input, host Host) (Plan, error) {
 		return Plan{}, errors.New("make a plan: there is no project")
 	}
 	p := &planner{in: in, t: newTree(in, host), covers: map[string]*cover{}, above: map[string]bool{}, warned: map[string]bool{}}
-	p.rules = append(builtinRules(in.Home), in.Rules...)
+	p.rules = append(builtinRules(in.Home), p.patterns(in.Rules)...)
 	p.rules = append(p.rules, p.own()...)
 	for _, r := range p.rules {
 		for dir := parent(r.Path); dir != "/" && !p.above[dir]; dir = parent(dir) {
@@ -32,6 +32,7 @@ func Make(in Input, host Host) (Plan, error) {
 			return Plan{}, err
 		}
 	}
+	p.checkReach()
 	p.addSiblings()
 	p.settle()
 	p.reduce()

@@ -13,7 +13,10 @@
 // which an earlier phase was meant to hide for good.
 package masks
 
-import "github.com/sbxd/sbxd/internal/hostpath"
+import (
+	"github.com/sbxd/sbxd/internal/glob"
+	"github.com/sbxd/sbxd/internal/hostpath"
+)
 
 // Class is what a rule asks for. Its numeric order is the order of the phases.
 type Class uint8
@@ -45,7 +48,10 @@ type Rule struct {
 	Class Class
 	// Path is absolute and clean, a host path as somebody spelled it (Parse).
 	Path string
-	Kind Kind
+	// Pattern makes the rule a mask of all that it matches below Path, whenever it comes
+	// to be; nil: the rule is about Path itself.
+	Pattern glob.Pattern `json:",omitempty"`
+	Kind    Kind
 	// From names the origin for people: "built-in", "/etc/sbxd/config.toml:12",
 	// "--mask", "agent claude-code".
 	From string
@@ -159,6 +165,13 @@ type Placeholder struct {
 	Kind Kind   // KindFile or KindDir
 }
 
+// ViewPattern is a pattern of names that a view hides, with all below them.
+type ViewPattern struct {
+	View    string       // root of the view
+	Pattern glob.Pattern // below it
+	Rule    Rule
+}
+
 // Link is a symbolic link as it is on the host.
 type Link struct{ Path, Target string }
 
@@ -174,6 +187,8 @@ type Plan struct {
 	// Unmatched are rules of the user whose path does not exist. They hold for what
 	// appears there later.
 	Unmatched []Rule
+	// Patterns are what each view hides by name, which only the unionfs backend can.
+	Patterns []ViewPattern
 	// Links are symbolic links of the host, outside of every view, by which an input
 	// is reached; they are to be made anew in the session's root.
 	Links []Link

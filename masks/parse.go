@@ -37,7 +37,7 @@ type RuleError struct {
 }
 
 func (e *RuleError) Error() string {
-	return fmt.Sprintf("%s %s (%s) %s", e.Rule.Class, oneLine(e.Rule.Path), e.Rule.From, e.Reason)
+	return fmt.Sprintf("%s %s (%s) %s", e.Rule.Class, oneLine(e.Rule.Text()), e.Rule.From, e.Reason)
 }
 
 // because makes the reason of a RuleError; paths in it stay on their line.

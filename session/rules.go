@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -39,6 +40,16 @@ func parse(g Given, base hostpath.Base, from [4]string) ([]masks.Rule, error) {
 	for i, list := range [...][]string{g.Masks, g.Carves, g.FinalMasks, g.ReadOnly} {
 		for _, text := range list {
 			spec, err := hostpath.Parse(text, base)
+			if errors.Is(err, hostpath.ErrPattern) && classes[i] == masks.Mask {
+				patterns, err := hostpath.ParsePattern(text, base)
+				if err != nil {
+					return nil, fmt.Errorf("%w: %s: %w", ErrRefused, from[i], err)
+				}
+				for _, p := range patterns {
+					rules = append(rules, masks.Rule{Class: masks.Mask, Path: p.Root, Pattern: p.Glob, From: from[i]})
+				}
+				continue
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%w: %s: %w", ErrRefused, from[i], err)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sbxd/sbxd/internal/glob"
 	"github.com/sbxd/sbxd/masks"
 )
 
@@ -31,8 +32,13 @@ func TestRulesFor(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	r.Given.Masks = []string{"**/.env"}
-	if _, err := p.RulesFor(r); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--mask") || !strings.Contains(err.Error(), "unionfs") {
-		t.Errorf("a pattern: %v", err)
+	r.Given = Given{Masks: []string{"**/.env"}}
+	got, err = p.RulesFor(r)
+	if want := (masks.Rule{Class: masks.Mask, Path: "/home/u", Pattern: glob.Pattern{"**", ".env"}, From: "--mask"}); err != nil || cmp.Diff(want, got[len(got)-1]) != "" {
+		t.Errorf("a pattern: %+v, %v", got, err)
+	}
+	r.Given = Given{Carves: []string{"**/.env"}}
+	if _, err := p.RulesFor(r); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--carve") || !strings.Contains(err.Error(), "only be a mask") {
+		t.Errorf("a pattern as carve-out: %v", err)
 	}
 }

@@ -19,8 +19,9 @@ const MaxLen = 32 << 10
 // MaxName bounds one component, in bytes (NAME_MAX).
 const MaxName = 255
 
-// ErrPattern is in the chain of the error for a path that holds a glob.
-var ErrPattern = errors.New("a pattern needs the unionfs backend, which is not built yet")
+// ErrPattern is in the chain of the error for a path that holds a glob: ParsePattern
+// reads it, where one is meant.
+var ErrPattern = errors.New("a pattern can only be a mask")
 
 // Base is what a path may be written against. The zero value allows absolute
 // paths only.
