@@ -21,12 +21,20 @@ type Launch struct {
 	// Policy is what configuration and agent profile add to the record's own rules,
 	// read anew at every start.
 	Policy Policy
+	// Backend mounts the views: Kernel or Unionfs.
+	Backend string
 	// Resume: the views' upper directories hold earlier work.
 	Resume bool
 	// Made waits until the session's record and Dir are there, or tells why not; nil:
 	// they are there. What of a start needs neither goes ahead of it.
 	Made func() error `json:"-"`
 }
+
+// The backends of views, as records and configuration name them.
+const (
+	Kernel  = "kernel"
+	Unionfs = "unionfs"
+)
 
 // Policy is the host's part of what a session sees and may use. Paths are absolute.
 type Policy struct {

@@ -33,6 +33,24 @@ func (p Policy) RulesFor(r Record) ([]masks.Rule, error) {
 	return append(rules, more...), err
 }
 
+// BackendFor returns the backend that holds the rules of r under p: what r asks for, and
+// the kernel's if that is left to us and does. ErrRefused: what it asks for does not.
+func (p Policy) BackendFor(r Record) (string, error) {
+	rules, err := p.RulesFor(r)
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(rules, func(r masks.Rule) bool { return r.Pattern != nil })
+	switch {
+	case r.Backend == Unionfs, i >= 0 && r.Backend != Kernel:
+		return Unionfs, nil
+	case i >= 0:
+		return "", fmt.Errorf("%w: the mask %s (%s) is a pattern, which the kernel's overlay cannot hold; use --backend auto or unionfs",
+			ErrRefused, rules[i].Text(), rules[i].From)
+	}
+	return Kernel, nil
+}
+
 // parse reads one set of paths; from names their origin, in the order of Given.
 func parse(g Given, base hostpath.Base, from [4]string) ([]masks.Rule, error) {
 	classes := [...]masks.Class{masks.Mask, masks.CarveOut, masks.FinalMask, masks.ReadOnlyInput}

@@ -56,9 +56,9 @@ func convert(infos []*mountinfo.Info) []Mount {
 	return out
 }
 
-// label reads the label of a session's view.
+// label reads the label of a session's view, of either backend.
 func label(i *mountinfo.Info) session.Label {
-	if i.FSType != "overlay" {
+	if i.FSType != "overlay" && i.FSType != "fuse" && !strings.HasPrefix(i.FSType, "fuse.") {
 		return session.Label{}
 	}
 	return session.ParseLabel(i.Source)

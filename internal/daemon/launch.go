@@ -41,7 +41,7 @@ func (d *Daemon) policy(ctx context.Context, rec session.Record) (session.Policy
 		kept, once := d.store.AgentDirs(rec)
 		p.Rules = append(p.Rules, p.Agent.Rules(rec.Home.Real, kept, once)...)
 	}
-	_, err := p.RulesFor(rec)
+	_, err := p.BackendFor(rec)
 	return p, err
 }
 
@@ -65,6 +65,9 @@ func (d *Daemon) launch(ctx context.Context, rec session.Record, p session.Polic
 	}
 	l := d.handle(rec)
 	l.Env, l.Policy, l.Resume = env, p, resume
+	if l.Backend, err = p.BackendFor(rec); err != nil {
+		return session.Running{}, err
+	}
 	if p.Agent != nil {
 		l.Env = append(p.Agent.Environ(rec.Home.Spelled), env...) // the caller's win
 	}

@@ -101,9 +101,7 @@ func checkRequest(rec *session.Record, req api.StartRequest) error {
 	switch req.Backend {
 	case "":
 		rec.Backend = "auto"
-	case "auto", "kernel":
-	case "unionfs":
-		return refused("use --backend kernel", "the unionfs backend is not built yet")
+	case "auto", session.Kernel, session.Unionfs:
 	default:
 		return usage("backend %.40q: it is auto, kernel or unionfs", req.Backend)
 	}

@@ -27,9 +27,11 @@ type builder struct {
 	tree
 	spec       Spec
 	layerFiles []*os.File
-	hostRoot   *os.File // the host, without its /tmp
-	hostTmp    *os.File // the host's /tmp
-	views      []layers // as spec.Views
+	hostRoot   *os.File               // the host, without its /tmp
+	hostTmp    *os.File               // the host's /tmp
+	views      []layers               // as spec.Views
+	offer      func([]*os.File) error // gives devices to whoever serves them
+	served     map[int]*os.File       // the views that are FUSE, detached
 	sources    map[int]*os.File
 	nested     []*os.File // as spec.Nested; nil where hidden
 	coverF     *os.File   // attached prototypes of the two covers, read-only
@@ -49,6 +51,7 @@ func (b *builder) build() error {
 		{"open", b.openSources},
 		{"hide", b.hideOwn},
 		{"links", b.links},
+		{"served", b.mountServed},
 		{"views", b.mountViews},
 		{"nested", b.mountNested},
 		{"masks", b.applySteps},

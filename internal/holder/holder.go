@@ -80,12 +80,15 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Message }
 
-// Answer is what the mounter says at its end, and the holder when it has not become
-// bubblewrap.
+// Answer is what the mounter says, at its end and when it has devices to be served, and
+// the holder when it has not become bubblewrap.
 type Answer struct {
 	Failure  *Failure
 	Warnings []string
 	Mounts   int // that were attached, without those that came below them
+	// Devices came with this answer, open /dev/fuse, one for each view that is FUSE; the
+	// next answer is the last.
+	Devices int
 }
 
 // Main is the holder: it never returns except by exit of the caller with its code.

@@ -3,6 +3,7 @@ package holder
 import (
 	"errors"
 	"io"
+	"os"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,8 @@ type View struct {
 	Dir  string // the session's {upper,work} for it
 	// Label is what mount tables show as the view's source.
 	Label string
+	// FUSE makes it a mount that the shim serves, in place of the kernel's overlay.
+	FUSE bool
 	// Pins is a directory of placeholders, the lowest layer; "": none are needed.
 	Pins string
 	// Layer is the number, from 1, of the descriptor that comes with the Spec and holds a detached clone of
@@ -55,6 +58,8 @@ type Spec struct {
 	// Placeholders of the read-only views among the steps; those of Views are in their
 	// Pins.
 	Placeholders []masks.Placeholder
+	// Patterns are what the views that are FUSE hide by name.
+	Patterns []masks.ViewPattern
 	// Resolv is the content of /etc/resolv.conf inside.
 	Resolv string
 	Resume bool // the views' upper layers hold earlier work
@@ -81,7 +86,9 @@ func MounterMain() int {
 	if errors.Is(err, io.EOF) {
 		return 0
 	}
-	b := &builder{tree: tree{opened: layers}, spec: spec, layerFiles: layers, pinned: map[string]bool{}}
+	b := &builder{tree: tree{opened: layers}, spec: spec, layerFiles: layers, pinned: map[string]bool{}, offer: func(devices []*os.File) error {
+		return shim.Send(Answer{Devices: len(devices)}, devices)
+	}}
 	if err == nil {
 		err = b.build()
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sbxd/sbxd/overlay"
 	"github.com/sbxd/sbxd/overlay/kernel"
+	"github.com/sbxd/sbxd/overlay/unionfs"
 )
 
 // mountViews mounts the copy-on-write views at their real paths, outer before inner. They
@@ -33,6 +34,9 @@ func (b *builder) mountViews() error {
 
 func (b *builder) makeView(i int) (*os.File, error) {
 	v, l := b.spec.Views[i], b.views[i]
+	if view := b.served[i]; view != nil {
+		return view, unionfs.Settle(view)
+	}
 	spec := overlay.Spec{Lowers: []*os.File{l.lower}, Upper: l.upper, Work: l.work, Source: v.Label}
 	if l.pins != nil {
 		spec.Lowers = append(spec.Lowers, l.pins)
@@ -42,6 +46,30 @@ func (b *builder) makeView(i int) (*os.File, error) {
 		return nil, fmt.Errorf("mount the view of %s: %w", v.Path, err)
 	}
 	return view, nil
+}
+
+// mountServed makes the views that are FUSE, each with a device that was opened in the
+// user namespace that mounts, and has them served from here on.
+func (b *builder) mountServed() error {
+	b.served = map[int]*os.File{}
+	var devices []*os.File
+	for i, v := range b.spec.Views {
+		if !v.FUSE {
+			continue
+		}
+		dev, err := b.keep(unionfs.OpenDevice())
+		if err != nil {
+			return err
+		}
+		if b.served[i], err = unionfs.Mount(dev, unionfs.MountOptions{Source: v.Label}); err != nil {
+			return fmt.Errorf("mount the view of %s: %w", v.Path, err)
+		}
+		devices = append(devices, dev)
+	}
+	if len(devices) == 0 {
+		return nil
+	}
+	return b.offer(devices)
 }
 
 // begin runs do beside the caller, who gets what it returns by the function.

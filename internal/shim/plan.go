@@ -46,7 +46,11 @@ func (s *shim) plan() (plan, error) {
 		return plan{}, fmt.Errorf("%w: %w", session.ErrRefused, err)
 	}
 	views := viewsOf(r, s.launch.Dir, s.order.Layers)
-	if len(s.order.Layers) == 0 {
+	fuse := s.launch.Backend == session.Unionfs
+	for i := range views {
+		views[i].FUSE = fuse
+	}
+	if len(s.order.Layers) == 0 && !fuse {
 		if err := uncut(table, views); err != nil {
 			return plan{}, err
 		}
@@ -78,7 +82,7 @@ func (s *shim) plan() (plan, error) {
 		}
 	}
 	p.spec = holder.Spec{
-		Views: views, Nested: nested, Links: append(linksOf(r), linksTo(m.Links)...), Steps: m.Steps, Placeholders: m.Placeholders,
+		Views: views, Nested: nested, Links: append(linksOf(r), linksTo(m.Links)...), Steps: m.Steps, Placeholders: m.Placeholders, Patterns: m.Patterns,
 		Resolv: resolv(r.Network),
 		Resume: s.launch.Resume,
 	}

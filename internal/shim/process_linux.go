@@ -174,7 +174,19 @@ func (in *inner) build(spec holder.Spec, layers []*os.File, deadline time.Time) 
 	if err := in.mounter.Send(spec, layers); err != nil {
 		return holder.Answer{}, fmt.Errorf("%w: send the spec to the mounter: %w", errDied, err)
 	}
+	var failed <-chan error
+	if served(spec) {
+		var err error
+		if failed, err = in.serveViews(spec, layers); err != nil {
+			return holder.Answer{}, err
+		}
+	}
 	a, err := in.mounter.Receive()
+	select {
+	case why := <-failed:
+		return a, why
+	default:
+	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return holder.Answer{}, fmt.Errorf("hear from the mounter: %w", err)

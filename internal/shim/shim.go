@@ -13,6 +13,7 @@
 package shim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -217,7 +218,7 @@ func (s *shim) start(p *plan, files []*os.File) (session.Running, error) {
 		{"arrive", func() error { return s.arrived(built.Mounts) }},
 		{"log", func() error {
 			closeAll(files[1:])
-			s.running.View = "kernel"
+			s.running.View = cmp.Or(s.launch.Backend, session.Kernel)
 			s.running.Missing = append(s.frame.Sandbox().Missing(), s.missing...)
 			s.running.Warnings = append(p.warnings, built.Warnings...)
 			return s.open(s.running)

@@ -77,7 +77,7 @@ func ruleText(r masks.Rule) string {
 	if r.Path == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s %s (%s)", r.Class, r.Path, r.From)
+	return fmt.Sprintf("%s %s (%s)", r.Class, r.Text(), r.From)
 }
 
 // tracked reports whether path lies in a project with a git repository. Whether git

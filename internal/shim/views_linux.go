@@ -1,0 +1,137 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sbxd/sbxd/internal/holder"
+	"github.com/sbxd/sbxd/internal/safefs"
+	"github.com/sbxd/sbxd/masks"
+	"github.com/sbxd/sbxd/overlay"
+	"github.com/sbxd/sbxd/overlay/unionfs"
+)
+
+// served reports whether a view of spec has to be served.
+func served(spec holder.Spec) bool {
+	return slices.ContainsFunc(spec.Views, func(v holder.View) bool { return v.FUSE })
+}
+
+// serveViews takes the devices of the views that are FUSE from the mounter and serves
+// them, until the last process that has the mount ends. The mounter goes on meanwhile; a
+// server that cannot be ends the sandbox, and tells why on failed.
+func (in *inner) serveViews(spec holder.Spec, layers []*os.File) (failed <-chan error, err error) {
+	a, devices, err := in.mounter.ReceiveFiles()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: the mounter gave no devices: %w", errDied, err)
+	case a.Failure != nil:
+		return nil, a.Failure
+	}
+	errs := make(chan error, len(spec.Views))
+	for _, v := range spec.Views {
+		if !v.FUSE {
+			continue
+		}
+		if len(devices) == 0 {
+			return nil, errors.New("the mounter gave fewer devices than there are views")
+		}
+		dev := devices[0]
+		devices = devices[1:]
+		layers, err := openLayers(v, layers)
+		if err != nil {
+			return nil, err
+		}
+		go func() {
+			if err := serveView(v, dev, layers, spec.Patterns); err != nil {
+				errs <- fmt.Errorf("serve the view of %s: %w", v.Path, err)
+				_ = in.process.Kill()
+			}
+		}()
+	}
+	return errs, nil
+}
+
+func serveView(v holder.View, dev *os.File, layers overlay.Spec, patterns []masks.ViewPattern) error {
+	defer dev.Close()
+	defer closeSpec(layers)
+	var list []string
+	for _, p := range patterns {
+		if p.View == v.Path {
+			list = append(list, p.Pattern.String())
+		}
+	}
+	hidden, err := unionfs.CompileMasks(list)
+	if err != nil {
+		return err
+	}
+	_, err = unionfs.Serve(dev, layers, unionfs.Options{Masks: hidden})
+	return err
+}
+
+// openLayers opens the directories of a view, the real one by the identity that the
+// session was made for.
+func openLayers(v holder.View, layers []*os.File) (spec overlay.Spec, err error) {
+	defer func() {
+		if err != nil {
+			closeSpec(spec)
+		}
+	}()
+	lower, err := openLayer(v.Path)
+	if v.Layer > 0 && err == nil {
+		_ = lower.Close()
+		lower, err = duplicate(layers[v.Layer-1])
+	}
+	if err != nil {
+		return spec, err
+	}
+	spec.Lowers = append(spec.Lowers, lower)
+	var st unix.Stat_t
+	if err := unix.Fstat(int(spec.Lowers[0].Fd()), &st); err != nil {
+		return spec, err
+	}
+	if v.Ino != 0 && (st.Ino != v.Ino || st.Dev != v.Dev) {
+		return spec, fmt.Errorf("%s is another directory than the session was made for", v.Path)
+	}
+	if v.Pins != "" {
+		pins, err := openLayer(v.Pins)
+		if err != nil {
+			return spec, err
+		}
+		spec.Lowers = append(spec.Lowers, pins)
+	}
+	if spec.Upper, err = openLayer(v.Dir + "/upper"); err != nil {
+		return spec, err
+	}
+	spec.Work, err = openLayer(v.Dir + "/work")
+	return spec, err
+}
+
+func openLayer(path string) (*os.File, error) {
+	dir, err := safefs.OpenReal(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Open(".", unix.O_PATH|unix.O_DIRECTORY, 0)
+}
+
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+func closeSpec(s overlay.Spec) {
+	closeAll(s.Lowers)
+	for _, f := range []*os.File{s.Upper, s.Work} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
