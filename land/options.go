@@ -2,8 +2,13 @@ package land
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/sbxd/sbxd/internal/glob"
 )
 
 // Options names what is compared and where landings are kept. Paths are absolute
@@ -22,6 +27,7 @@ type Options struct {
 	// Masked are paths below Project that credential masks cover; Placeholders
 	// exist in the view for a mask's sake only.
 	Masked       []string `json:"masked,omitempty"`
+	Patterns     []string `json:"patterns,omitempty"` // of names below Project that are masked
 	Placeholders []string `json:"placeholders,omitempty"`
 
 	// Wait bounds how long a landing of the same project by somebody else is
@@ -49,6 +55,25 @@ func (o *Options) check() error {
 		return errors.New("land: the base is an absolute path")
 	}
 	return nil
+}
+
+// hidden tells which paths Patterns hide; nil: none.
+func (o *Options) hidden() (func(path string) bool, error) {
+	var all []glob.Pattern
+	for _, text := range o.Patterns {
+		list, err := glob.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("land: mask: %w", err)
+		}
+		all = append(all, list...)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return func(path string) bool {
+		names := strings.Split(path, "/")
+		return slices.ContainsFunc(all, func(p glob.Pattern) bool { return p.Matches(names...) })
+	}, nil
 }
 
 // masked are all paths that the decoder leaves out.

@@ -120,7 +120,11 @@ func (s *scanner) print() (Digest, error) {
 
 // decode turns the upper into items.
 func (s *scanner) decode() (*Changeset, error) {
-	opt := overlay.Options{Masked: s.opt.masked(), Placeholders: s.opt.Placeholders, Hints: s.opt.Hints}
+	hidden, err := s.opt.hidden()
+	if err != nil {
+		return nil, err
+	}
+	opt := overlay.Options{Masked: s.opt.masked(), Hidden: hidden, Placeholders: s.opt.Placeholders, Hints: s.opt.Hints}
 	view, done := s.view()
 	defer done()
 	set, err := overlay.Changes(s.ctx, s.upper, view, opt)

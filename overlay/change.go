@@ -121,6 +121,9 @@ type Options struct {
 	// Masked are paths that are never reported, with all below them. A
 	// directory of the base that holds one is never reported as deleted.
 	Masked []string
+	// Hidden reports whether a path is hidden by its name, nil none is: it is as if
+	// it were in Masked. Nothing below one that is has to be reported.
+	Hidden func(path string) bool
 	// Placeholders are paths that exist in the view only to carry a mask.
 	// Where the base has nothing, they and their ancestors are reported only
 	// if something else is in them.

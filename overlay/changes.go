@@ -98,8 +98,9 @@ type walker struct {
 	set   *Set
 	yield func(Change) error
 
-	masked pathSet // Options.Masked; above = directories of the base that hold one
-	pins   pathSet // Options.Placeholders that the base does not have
+	holds  map[string]bool // what holdsMasked found
+	masked pathSet         // Options.Masked; above = directories of the base that hold one
+	pins   pathSet         // Options.Placeholders that the base does not have
 	// pending are directories of the view that are reported only when
 	// something in them is.
 	pending []Change

@@ -173,7 +173,7 @@ func (w *walker) baseNames(path string) ([]string, error) {
 // entry decodes one entry of the upper.
 func (w *walker) entry(dir string, u found, opaque, inBase bool, depth int) error {
 	path := join(dir, u.name)
-	if w.masked.exact[path] {
+	if w.isMasked(path) {
 		w.set.Masked = append(w.set.Masked, path)
 		return nil
 	}
@@ -194,7 +194,7 @@ func (w *walker) entry(dir string, u found, opaque, inBase bool, depth int) erro
 			b = Entry{}
 		}
 	}
-	if b.Type == Dir && u.typ != Dir && w.masked.above[path] {
+	if b.Type == Dir && u.typ != Dir && w.holdsMasked(path) {
 		w.set.Masked = append(w.set.Masked, path)
 		return nil
 	}
@@ -242,7 +242,7 @@ func (w *walker) gone(path string, depth int) error {
 	if err != nil {
 		return fmt.Errorf("read base: %w", err)
 	}
-	if w.masked.exact[path] || w.masked.above[path] {
+	if w.isMasked(path) || b.Type == Dir && w.holdsMasked(path) {
 		w.set.Masked = append(w.set.Masked, path)
 	} else if err := w.emit(Change{
 		Path: path, Op: Delete, Type: b.Type, Was: b.Type, Mode: b.Mode, WasMode: b.Mode,
@@ -250,7 +250,7 @@ func (w *walker) gone(path string, depth int) error {
 	}); err != nil {
 		return err
 	}
-	if b.Type != Dir || w.masked.exact[path] {
+	if b.Type != Dir || w.isMasked(path) {
 		return nil
 	}
 	return w.goneBelow(path, depth)

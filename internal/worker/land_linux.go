@@ -64,6 +64,11 @@ func options(w session.Work, home bool) (land.Options, error) {
 		o.Project, o.Upper, o.Base = r.Home.Real, filepath.Join(w.Dir, "home/upper"), ""
 	}
 	o.Masked = plan.Hidden(o.Project)
+	for _, p := range plan.Patterns {
+		if p.View == o.Project {
+			o.Patterns = append(o.Patterns, p.Pattern.String())
+		}
+	}
 	for _, p := range plan.Placeholders {
 		if p.View == o.Project {
 			o.Placeholders = append(o.Placeholders, p.Path)
