@@ -1,10 +1,15 @@
-# Thousands of masked paths start; a pattern is refused by name rather than
-# expanded once. Seen in anthropics/claude-code#74081, containers/bubblewrap#703.
+# Thousands of masked paths start; a pattern holds for what appears later, or is refused
+# by name where nothing can hold it; it is never expanded once. Seen in anthropics/claude-code#74081, containers/bubblewrap#703.
 host() {
 	local n=2000
 	owner sh -c 'mkdir "$0/data"; cd "$0/data"; seq -f "part-%05g.bin" '$n' | xargs touch; echo SECRET >part-00777.bin; echo open >index' "$PROJECT"
-	status 7 sbxd start --project "$PROJECT" --mask '**/*.bin'
+	status 7 sbxd start --project "$PROJECT" --backend kernel --mask '**/*.bin'
 	said pattern
+	start --mask '**/*.bin'
+	[ "$(inside ls data)" = index ]
+	owner sh -c 'echo later >"$0/data/later.bin"' "$PROJECT"
+	not inside cat data/later.bin data/part-00777.bin
+	sbxd rm --discard "$S"
 	{
 		printf 'masks = [\n'
 		seq -f "\"$PROJECT/data/part-%05g.bin\"," $n
