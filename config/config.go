@@ -52,7 +52,7 @@ type Network struct {
 	AllowOpen bool `toml:"allow_open"`
 }
 
-// Limits bound what one session may use, in MiB.
+// Limits bound what one session may use.
 type Limits struct {
 	// LogMiB bounds the log of all output; the oldest is dropped.
 	LogMiB int `toml:"log_mib" jsonschema:"minimum=1,maximum=65536"`
@@ -60,6 +60,12 @@ type Limits struct {
 	ShmMiB int `toml:"shm_mib" jsonschema:"minimum=1,maximum=1048576"`
 	// TmpMiB bounds /tmp and /var/tmp, each.
 	TmpMiB int `toml:"tmp_mib" jsonschema:"minimum=1,maximum=1048576"`
+	// ChangesMiB bounds what is changed in HOME and in the project, each; 0: the disk
+	// does. A bound needs the unionfs backend.
+	ChangesMiB int `toml:"changes_mib" jsonschema:"minimum=0,maximum=16777216"`
+	// ChangedFiles bounds the number of files and directories that are changed or made
+	// in HOME and in the project, each; 0: the disk does.
+	ChangedFiles int `toml:"changed_files" jsonschema:"minimum=0,maximum=1073741824"`
 }
 
 // Agent changes the built-in profile of an agent, or makes a new one.

@@ -32,6 +32,8 @@ func (c *Config) Explain() []Setting {
 		c.setting("bwrap", strconv.Quote(c.Bwrap)),
 		c.setting("env", quoted(c.Env)),
 		c.setting("home", strconv.Quote(c.Home)),
+		c.setting("limits.changed_files", strconv.Itoa(c.Limits.ChangedFiles)),
+		c.setting("limits.changes_mib", strconv.Itoa(c.Limits.ChangesMiB)),
 		c.setting("limits.log_mib", strconv.Itoa(c.Limits.LogMiB)),
 		c.setting("limits.shm_mib", strconv.Itoa(c.Limits.ShmMiB)),
 		c.setting("limits.tmp_mib", strconv.Itoa(c.Limits.TmpMiB)),

@@ -148,9 +148,11 @@ func (c *Config) add(l layer, data []byte) error {
 		}
 	}
 	for key, to := range map[string]struct{ to, from *int }{
-		"limits.log_mib": {&c.Limits.LogMiB, &file.Limits.LogMiB},
-		"limits.shm_mib": {&c.Limits.ShmMiB, &file.Limits.ShmMiB},
-		"limits.tmp_mib": {&c.Limits.TmpMiB, &file.Limits.TmpMiB},
+		"limits.changed_files": {&c.Limits.ChangedFiles, &file.Limits.ChangedFiles},
+		"limits.changes_mib":   {&c.Limits.ChangesMiB, &file.Limits.ChangesMiB},
+		"limits.log_mib":       {&c.Limits.LogMiB, &file.Limits.LogMiB},
+		"limits.shm_mib":       {&c.Limits.ShmMiB, &file.Limits.ShmMiB},
+		"limits.tmp_mib":       {&c.Limits.TmpMiB, &file.Limits.TmpMiB},
 	} {
 		if d.has(key) {
 			*to.to = *to.from

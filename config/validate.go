@@ -64,6 +64,7 @@ func (c *Config) validate(d *document, admin bool) []error {
 		key       string
 		v, lo, hi int
 	}{
+		{"limits.changes_mib", c.Limits.ChangesMiB, 0, 1 << 24},
 		{"limits.log_mib", c.Limits.LogMiB, 1, 65536},
 		{"limits.shm_mib", c.Limits.ShmMiB, 1, 1 << 20},
 		{"limits.tmp_mib", c.Limits.TmpMiB, 1, 1 << 20},
@@ -71,6 +72,9 @@ func (c *Config) validate(d *document, admin bool) []error {
 		if d.has(l.key) && (l.v < l.lo || l.v > l.hi) {
 			bad(l.key, "is %d; allowed: %d to %d MiB", l.v, l.lo, l.hi)
 		}
+	}
+	if n := c.Limits.ChangedFiles; n < 0 || n > 1<<30 {
+		bad("limits.changed_files", "is %d; allowed: 0 (no bound) to %d", n, 1<<30)
 	}
 	for _, name := range sortedKeys(c.Agents) {
 		c.Agents[name].validate("agents."+name, name, admin, bad)

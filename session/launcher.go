@@ -54,6 +54,10 @@ type Policy struct {
 	Bwrap string `json:"bwrap,omitempty"`
 	// LogSize bounds the log of the session's commands, in bytes; 0: our own default.
 	LogSize int64 `json:"log_size,omitempty"`
+	// ChangesSize and ChangedFiles bound the upper of each view, in bytes and inodes; 0:
+	// no bound. One needs the unionfs backend.
+	ChangesSize  int64 `json:"changes_size,omitempty"`
+	ChangedFiles int64 `json:"changed_files,omitempty"`
 	// TmpSize and ShmSize bound the session's scratch file systems, in bytes; 0: our own
 	// default.
 	TmpSize int64 `json:"tmp_size,omitempty"`

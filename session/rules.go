@@ -40,13 +40,17 @@ func (p Policy) BackendFor(r Record) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	bounded := p.ChangesSize > 0 || p.ChangedFiles > 0
 	i := slices.IndexFunc(rules, func(r masks.Rule) bool { return r.Pattern != nil })
 	switch {
-	case r.Backend == Unionfs, i >= 0 && r.Backend != Kernel:
+	case r.Backend == Unionfs, (i >= 0 || bounded) && r.Backend != Kernel:
 		return Unionfs, nil
 	case i >= 0:
 		return "", fmt.Errorf("%w: the mask %s (%s) is a pattern, which the kernel's overlay cannot hold; use --backend auto or unionfs",
 			ErrRefused, rules[i].Text(), rules[i].From)
+	case bounded:
+		return "", fmt.Errorf("%w: the configuration bounds what a session changes ([limits] changes_mib, changed_files), which the kernel's overlay cannot; "+
+			"use --backend auto or unionfs", ErrRefused)
 	}
 	return Kernel, nil
 }
@@ -96,7 +100,8 @@ func (p Policy) Sum(r Record) (string, error) {
 		StateDirs []string
 		Base      []string
 		Rules     []masks.Rule
-	}{p.HomeMode, p.StateDirs, p.Base, rules})
+		Bounds    [2]int64
+	}{p.HomeMode, p.StateDirs, p.Base, rules, [2]int64{p.ChangesSize, p.ChangedFiles}})
 	if err != nil {
 		return "", fmt.Errorf("sum up the policy: %w", err)
 	}

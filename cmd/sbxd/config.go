@@ -177,11 +177,13 @@ func (a *app) load() (config.Config, error) {
 // policyOf is the configuration's part of what every session sees.
 func policyOf(cfg config.Config) session.Policy {
 	p := session.Policy{
-		Base:    holder.Base(),
-		Bwrap:   cfg.Bwrap,
-		LogSize: int64(cfg.Limits.LogMiB) << 20,
-		TmpSize: int64(cfg.Limits.TmpMiB) << 20,
-		ShmSize: int64(cfg.Limits.ShmMiB) << 20,
+		Base:         holder.Base(),
+		Bwrap:        cfg.Bwrap,
+		ChangesSize:  int64(cfg.Limits.ChangesMiB) << 20,
+		ChangedFiles: int64(cfg.Limits.ChangedFiles),
+		LogSize:      int64(cfg.Limits.LogMiB) << 20,
+		TmpSize:      int64(cfg.Limits.TmpMiB) << 20,
+		ShmSize:      int64(cfg.Limits.ShmMiB) << 20,
 	}
 	for _, l := range []struct {
 		paths []config.Path

@@ -13,6 +13,7 @@ import (
 	"github.com/sbxd/sbxd/internal/shim"
 	"github.com/sbxd/sbxd/internal/worker"
 	"github.com/sbxd/sbxd/overlay/kernel"
+	"github.com/sbxd/sbxd/overlay/unionfs"
 )
 
 // stageOf returns the process of the daemon's or a session's that this one is, or nil
@@ -38,6 +39,8 @@ func stageOf(args []string, getenv func(string) string, pid int) func() int {
 		return workerMain
 	case kernel.ProbeStage:
 		return func() int { kernel.ProbeMain(); return api.ExitOK }
+	case unionfs.ProbeStage:
+		return func() int { unionfs.ProbeMain(); return api.ExitOK }
 	}
 	return nil
 }

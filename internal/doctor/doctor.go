@@ -63,6 +63,7 @@ func Run(ctx context.Context, o Options) []Check {
 		bubblewrap(ctx, o),
 		userNamespaces(o),
 		overlayfs(o),
+		ownUnion(o),
 		stateRoot(o),
 		stateFS(o),
 		landlocked(),

@@ -49,7 +49,7 @@ func TestRunAnswersEverythingAndLeavesNothing(t *testing.T) {
 	uid, gid := testbox.AsUser(t)
 	checks := Run(t.Context(), Options{State: state, UID: uid, GID: gid})
 	want := []string{
-		"kernel", "bwrap", "userns", "overlay", "state-root", "state-fs", "landlock", "seccomp-notify",
+		"kernel", "bwrap", "userns", "overlay", "unionfs", "state-root", "state-fs", "landlock", "seccomp-notify",
 		"cgroup", "fuse", "tun", "inotify", "clock",
 	}
 	if diff := cmp.Diff(want, names(checks)); diff != "" {
@@ -134,6 +134,8 @@ func TestJudgements(t *testing.T) {
 		"bwrap weak":        {judgeBwrap(bwrap.Findings{Size: true, CreatesThroughLinks: true}, nil), "degraded true", "CVE-2026-87766"},
 		"bwrap missing":     {judgeBwrap(bwrap.Findings{}, &bwrap.ProbeError{Program: "/b", Reason: bwrap.Missing, Remedy: "install it"}), "missing true", "install it"},
 		"overlay":           {judgeOverlay("/s", nil), "ok true", "/s"},
+		"unionfs":           {judgeUnion("/s", nil), "ok false", "/s"},
+		"unionfs none":      {judgeUnion("/s", &overlay.ProbeError{Step: "device", Err: unix.ENOENT, Remedy: "do that"}), "missing false", "do that"},
 		"overlay none":      {judgeOverlay("/s", &overlay.ProbeError{Step: "mount", Err: unix.EINVAL}), "missing true", "ext4"},
 		"overlay remedy":    {judgeOverlay("/s", &overlay.ProbeError{Step: "mount", Err: unix.EINVAL, Remedy: "do that"}), "missing true", "do that"},
 		"fs":                {judgeFS("/s", big, nil), "ok true", "ext4"},

@@ -12,6 +12,7 @@ import (
 	"github.com/sbxd/sbxd/internal/scratch"
 	"github.com/sbxd/sbxd/overlay"
 	"github.com/sbxd/sbxd/overlay/kernel"
+	"github.com/sbxd/sbxd/overlay/unionfs"
 )
 
 func bubblewrap(ctx context.Context, o Options) Check {
@@ -80,6 +81,29 @@ func judgeOverlay(dir string, err error) Check {
 		err = fmt.Errorf("%s: %w", pe.Step, pe.Err)
 	}
 	return missing(name, err.Error(), remedy).needed()
+}
+
+// ownUnion tries a view of our own where the state root is or will be. Most sessions do
+// without one.
+func ownUnion(o Options) Check {
+	dir, err := existing(o.State)
+	if err == nil {
+		err = (&unionfs.Backend{}).Probe(dir)
+	}
+	return judgeUnion(dir, err)
+}
+
+func judgeUnion(dir string, err error) Check {
+	const name = "unionfs"
+	if err == nil {
+		return ok(name, "works in a user namespace, with its layers below "+dir)
+	}
+	remedy := "see overlay"
+	var pe *overlay.ProbeError
+	if errors.As(err, &pe) {
+		remedy, err = pe.Remedy, fmt.Errorf("%s: %w", pe.Step, pe.Err)
+	}
+	return missing(name, err.Error()+"; masks by pattern and bounds of a session's changes are refused", remedy)
 }
 
 // existing returns path, or the nearest directory above it that is there.

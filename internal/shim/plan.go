@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -46,14 +47,12 @@ func (s *shim) plan() (plan, error) {
 		return plan{}, fmt.Errorf("%w: %w", session.ErrRefused, err)
 	}
 	views := viewsOf(r, s.launch.Dir, s.order.Layers)
-	fuse := s.launch.Backend == session.Unionfs
-	for i := range views {
-		views[i].FUSE = fuse
+	backend, err := s.backend(table, views)
+	if err != nil {
+		return plan{}, err
 	}
-	if len(s.order.Layers) == 0 && !fuse {
-		if err := uncut(table, views); err != nil {
-			return plan{}, err
-		}
+	for i := range views {
+		views[i].FUSE = backend == session.Unionfs
 	}
 	nested := nestedOf(table, views)
 	m, err := masks.Make(masks.Input{
@@ -114,13 +113,27 @@ func viewsOf(r session.Record, dir string, layers []layer) []holder.View {
 	return views
 }
 
+// backend is the one that mounts the views: where the kernel's cannot, and it is ours to
+// choose, the other.
+func (s *shim) backend(table []*mountinfo.Info, views []holder.View) (string, error) {
+	backend := cmp.Or(s.launch.Backend, session.Kernel)
+	if backend != session.Kernel || len(s.order.Layers) > 0 {
+		return backend, nil
+	}
+	err := uncut(table, views)
+	if err != nil && s.record.Backend != session.Kernel {
+		return session.Unionfs, nil
+	}
+	return backend, err
+}
+
 // uncut refuses a start that the kernel would refuse: without root, overlayfs takes no
 // lower directory that has mounts below it.
 func uncut(table []*mountinfo.Info, views []holder.View) error {
 	for _, v := range views {
 		for _, m := range below(table, v.Path) {
 			return fmt.Errorf("%w: %s is a mount below %s, and without root the kernel's overlay takes no directory with mounts below it; "+
-				"unmount it, or use the system service", session.ErrRefused, m.Mountpoint, v.Path)
+				"use --backend auto or unionfs, unmount it, or use the system service", session.ErrRefused, m.Mountpoint, v.Path)
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/internal/mnt"
+	"github.com/sbxd/sbxd/overlay/unionfs"
 )
 
 // inner is the process that was cloned as the holder and has become bubblewrap, and
@@ -166,7 +167,7 @@ func (in *inner) framed(deadline time.Time) error {
 var errDied = errors.New("a process of the sandbox has ended")
 
 // build sends the spec and returns when all of it is mounted.
-func (in *inner) build(spec holder.Spec, layers []*os.File, deadline time.Time) (holder.Answer, error) {
+func (in *inner) build(spec holder.Spec, layers []*os.File, bounds unionfs.Options, deadline time.Time) (holder.Answer, error) {
 	_ = in.mounter.SetDeadline(deadline)
 	if layers == nil {
 		layers = []*os.File{}
@@ -177,7 +178,7 @@ func (in *inner) build(spec holder.Spec, layers []*os.File, deadline time.Time) 
 	var failed <-chan error
 	if served(spec) {
 		var err error
-		if failed, err = in.serveViews(spec, layers); err != nil {
+		if failed, err = in.serveViews(spec, layers, bounds); err != nil {
 			return holder.Answer{}, err
 		}
 	}

@@ -13,7 +13,6 @@
 package shim
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -31,6 +30,7 @@ import (
 	"github.com/sbxd/sbxd/internal/peer"
 	"github.com/sbxd/sbxd/internal/proc"
 	"github.com/sbxd/sbxd/internal/wire"
+	"github.com/sbxd/sbxd/overlay/unionfs"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -214,11 +214,14 @@ func (s *shim) start(p *plan, files []*os.File) (session.Running, error) {
 	err := doSteps([]step{
 		{"socket", func() error { return s.adopt(files[0]) }},
 		{"dirs", func() error { return s.makeDirs(p) }},
-		{"tree", func() (err error) { built, err = s.inner.build(p.spec, files[1:], deadline); return err }},
+		{"tree", func() (err error) { built, err = s.inner.build(p.spec, files[1:], s.bounds(), deadline); return err }},
 		{"arrive", func() error { return s.arrived(built.Mounts) }},
 		{"log", func() error {
 			closeAll(files[1:])
-			s.running.View = cmp.Or(s.launch.Backend, session.Kernel)
+			s.running.View = session.Kernel
+			if served(p.spec) {
+				s.running.View = session.Unionfs
+			}
 			s.running.Missing = append(s.frame.Sandbox().Missing(), s.missing...)
 			s.running.Warnings = append(p.warnings, built.Warnings...)
 			return s.open(s.running)
@@ -226,6 +229,11 @@ func (s *shim) start(p *plan, files []*os.File) (session.Running, error) {
 		{"guard", func() error { return s.guard(p.spec, s.running.Guest) }},
 	})
 	return s.running, err
+}
+
+// bounds are those of what the session changes.
+func (s *shim) bounds() unionfs.Options {
+	return unionfs.Options{MaxBytes: s.launch.Policy.ChangesSize, MaxInodes: s.launch.Policy.ChangedFiles}
 }
 
 func (s *shim) lock() error {

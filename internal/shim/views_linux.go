@@ -23,7 +23,7 @@ func served(spec holder.Spec) bool {
 // serveViews takes the devices of the views that are FUSE from the mounter and serves
 // them, until the last process that has the mount ends. The mounter goes on meanwhile; a
 // server that cannot be ends the sandbox, and tells why on failed.
-func (in *inner) serveViews(spec holder.Spec, layers []*os.File) (failed <-chan error, err error) {
+func (in *inner) serveViews(spec holder.Spec, layers []*os.File, bounds unionfs.Options) (failed <-chan error, err error) {
 	a, devices, err := in.mounter.ReceiveFiles()
 	switch {
 	case err != nil:
@@ -46,7 +46,7 @@ func (in *inner) serveViews(spec holder.Spec, layers []*os.File) (failed <-chan 
 			return nil, err
 		}
 		go func() {
-			if err := serveView(v, dev, layers, spec.Patterns); err != nil {
+			if err := serveView(v, dev, layers, spec.Patterns, bounds); err != nil {
 				errs <- fmt.Errorf("serve the view of %s: %w", v.Path, err)
 				_ = in.process.Kill()
 			}
@@ -55,7 +55,7 @@ func (in *inner) serveViews(spec holder.Spec, layers []*os.File) (failed <-chan 
 	return errs, nil
 }
 
-func serveView(v holder.View, dev *os.File, layers overlay.Spec, patterns []masks.ViewPattern) error {
+func serveView(v holder.View, dev *os.File, layers overlay.Spec, patterns []masks.ViewPattern, opt unionfs.Options) error {
 	defer dev.Close()
 	defer closeSpec(layers)
 	var list []string
@@ -64,11 +64,11 @@ func serveView(v holder.View, dev *os.File, layers overlay.Spec, patterns []mask
 			list = append(list, p.Pattern.String())
 		}
 	}
-	hidden, err := unionfs.CompileMasks(list)
-	if err != nil {
+	var err error
+	if opt.Masks, err = unionfs.CompileMasks(list); err != nil {
 		return err
 	}
-	_, err = unionfs.Serve(dev, layers, unionfs.Options{Masks: hidden})
+	_, err = unionfs.Serve(dev, layers, opt)
 	return err
 }
 
