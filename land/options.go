@@ -59,13 +59,9 @@ func (o *Options) check() error {
 
 // hidden tells which paths Patterns hide; nil: none.
 func (o *Options) hidden() (func(path string) bool, error) {
-	var all []glob.Pattern
-	for _, text := range o.Patterns {
-		list, err := glob.Parse(text)
-		if err != nil {
-			return nil, fmt.Errorf("land: mask: %w", err)
-		}
-		all = append(all, list...)
+	all, err := glob.ParseAll(o.Patterns)
+	if err != nil {
+		return nil, fmt.Errorf("land: mask: %w", err)
 	}
 	if len(all) == 0 {
 		return nil, nil

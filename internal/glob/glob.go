@@ -45,6 +45,19 @@ func Parse(text string) ([]Pattern, error) {
 	return out, nil
 }
 
+// ParseAll is Parse for several texts.
+func ParseAll(texts []string) ([]Pattern, error) {
+	var out []Pattern
+	for _, text := range texts {
+		list, err := Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
 func parse(text string) (Pattern, error) {
 	var p Pattern
 	for name := range strings.SplitSeq(text, "/") {

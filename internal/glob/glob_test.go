@@ -1,6 +1,7 @@
 package glob
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -95,6 +96,32 @@ func TestBelow(t *testing.T) {
 			t.Fatalf("%s below %v for %v: %v, want %v (%v)", p, path[:cut], path[cut:], whole, want, rest)
 		}
 	})
+}
+
+// FuzzMatch compares with filepath.Match, which knows the same elements.
+func FuzzMatch(f *testing.F) {
+	f.Add("*.pem", "a.pem")
+	f.Add("[a-c]?\\*", "ax*")
+	f.Add("*a*b*", "xxaxxbxx")
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		for _, b := range []byte(pattern + name) {
+			if b >= 0x80 || b == '/' || b == 0 || b == '^' || b == '!' || b == '-' || b == '[' || b == ']' {
+				return
+			}
+		}
+		got, err := match(pattern, name)
+		want, werr := filepath.Match(pattern, name)
+		if werr == nil && err == nil && got != want {
+			t.Errorf("match %q %q = %v, want %v", pattern, name, got, want)
+		}
+	})
+}
+
+// TestMatchIsQuick: no pattern takes exponential time.
+func TestMatchIsQuick(t *testing.T) {
+	if !Match("*a*a*a*a*b", strings.Repeat("a", 200)+"b") || Match("*a*a*a*a*b", strings.Repeat("a", 255)) {
+		t.Error("stars are matched wrong")
+	}
 }
 
 func TestLiteralMeansItself(t *testing.T) {

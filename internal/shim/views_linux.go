@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sbxd/sbxd/internal/glob"
 	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/internal/safefs"
 	"github.com/sbxd/sbxd/masks"
@@ -58,10 +59,10 @@ func (in *inner) serveViews(spec holder.Spec, layers []*os.File, bounds unionfs.
 func serveView(v holder.View, dev *os.File, layers overlay.Spec, patterns []masks.ViewPattern, opt unionfs.Options) error {
 	defer dev.Close()
 	defer closeSpec(layers)
-	var list []string
+	var list []glob.Pattern
 	for _, p := range patterns {
 		if p.View == v.Path {
-			list = append(list, p.Pattern.String())
+			list = append(list, p.Pattern)
 		}
 	}
 	var err error

@@ -60,7 +60,7 @@ func differential(t *testing.T, patterns []string) {
 // sequence is one base and some operations on it.
 func sequence(t *testing.T, seed uint64, patterns []string) int {
 	rnd := rand.New(rand.NewPCG(seed, 7))
-	masks, err := CompileMasks(patterns)
+	masks, err := compile(patterns...)
 	if err != nil {
 		t.Fatal(err)
 	}

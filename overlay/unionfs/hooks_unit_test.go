@@ -86,7 +86,7 @@ func TestJournalAndBases(t *testing.T) {
 		return
 	}
 	h := &hooks{bases: map[string]string{}}
-	masks, err := CompileMasks([]string{"**/.env"})
+	masks, err := compile("**/.env")
 	if err != nil {
 		t.Fatal(err)
 	}

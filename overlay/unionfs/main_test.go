@@ -223,7 +223,7 @@ func (st stage) options(dev *os.File) (Options, error) {
 		opt.Backings = direct{dev}
 	}
 	if len(st.Masks) > 0 {
-		opt.Masks, err = CompileMasks(st.Masks)
+		opt.Masks, err = compile(st.Masks...)
 	}
 	return opt, err
 }
