@@ -136,8 +136,7 @@ func TestMaskedNamesAppearOnTheHost(t *testing.T) {
 	v.sh(`test "$(ls -A d | tr '\n' ' ')" != ""; cat d/x d/c`)
 }
 
-// A hard link of a masked file of the lower is hidden where the masked name has been
-// seen, and where the caller knows it.
+// A hard link of a masked file of the lower is hidden.
 func TestMaskedFileUnderAnotherName(t *testing.T) {
 	if !inNamespaces(t) {
 		return
@@ -151,6 +150,22 @@ func TestMaskedFileUnderAnotherName(t *testing.T) {
 		b, _ := os.ReadFile(v.P + "/innocent")
 		return len(b) == 0
 	})
+}
+
+// Nobody lists the directory of the masked name: the search finds it.
+func TestMaskedFileUnderAnotherNameIsSearched(t *testing.T) {
+	if !inNamespaces(t) {
+		return
+	}
+	v := newView(t, stage{Masks: secrets}, `mkdir -p a/b k.pem/in; echo S3CRET >a/b/.env; ln a/b/.env innocent; echo S3CRET >k.pem/in/x; ln k.pem/in/x plain; echo ok >one; ln one two`)
+	v.masked = true
+	for _, name := range []string{"innocent", "plain"} {
+		v.eventually(name+" is unreadable", func() bool {
+			_, err := os.ReadFile(v.P + "/" + name)
+			return err != nil
+		})
+	}
+	v.sh(`cat one two`)
 }
 
 // Masks hold for what is in the upper from an earlier run without them.

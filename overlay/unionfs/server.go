@@ -107,6 +107,9 @@ func Serve(dev *os.File, spec overlay.Spec, opt Options) (*Server, error) {
 	}
 	go f.guard(f.sendNotices)
 	go f.guard(f.ageOrphans)
+	if opt.Masks != nil {
+		go f.guard(f.scanMasked)
+	}
 	go func() {
 		s.fuse.Serve()
 		s.Close()
