@@ -1,8 +1,8 @@
-# A mask that is not a plain path is an error; one that matches nothing is reported.
+# A mask that is neither a plain path nor a pattern that can hold is an error; one that matches nothing is reported.
 # A relative mask is one below the project. Seen in anthropics/claude-code#32287, #77568.
 host() {
 	cd "$PROJECT"
-	for m in '' / . ../x '~root/.ssh' '$HOME/.ssh' //home/x/.ssh '~' "$HOME" '~/../x' 'a/*' "$(printf 'n%.0s' {1..300})"; do
+	for m in '' / . ../x '~root/.ssh' '$HOME/.ssh' //home/x/.ssh '~' "$HOME" '~/../x' 'a[' '/*' "$(printf 'n%.0s' {1..300})"; do
 		status 7 sbxd config check --mask "$m"
 		said .
 		[ "$(grep -c '^sbxd:' "$DIR/err")" = 1 ] || fail "$m: more than one line: $(cat "$DIR/err")"
