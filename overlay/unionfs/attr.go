@@ -3,6 +3,7 @@ package unionfs
 import (
 	"errors"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -94,9 +95,13 @@ func (f *fs) atLink(l link, layer int, use func(fd int, name string) error) erro
 // caller may: it is the holder, or changes a file in a read-only directory. The server
 // has no more rights than the owner.
 func (f *fs) opened(fd int, err error, use func() error) error {
-	f.modes.Lock()
-	defer f.modes.Unlock()
 	var st unix.Statx_t
+	if statAt(fd, "", &st) != nil {
+		return err
+	}
+	lock := f.modesOf(kindOf(&st))
+	lock.Lock()
+	defer lock.Unlock()
 	if statAt(fd, "", &st) != nil {
 		return err
 	}
@@ -112,6 +117,14 @@ func (f *fs) opened(fd int, err error, use func() error) error {
 		err = e
 	}
 	return err
+}
+
+// modesOf is the lock of the modes of objects of a kind.
+func (f *fs) modesOf(kind uint32) *sync.Mutex {
+	if kind == unix.S_IFDIR {
+		return &f.dirModes
+	}
+	return &f.modes
 }
 
 // useHandle calls use with an open descriptor of the file, if there is one.

@@ -130,3 +130,15 @@ func TestOpenFilesStayCoherent(t *testing.T) {
 		})
 	}
 }
+
+// Opening a closed file in a closed directory, both of the upper, takes the rights to both
+// for a moment.
+func TestClosedFileInAClosedDirectory(t *testing.T) {
+	if !inNamespaces(t) {
+		return
+	}
+	v := newView(t, stage{}, `true`)
+	v.sh(`mkdir d; echo x >d/f; chmod 000 d/f; chmod 000 d`)
+	v.remount()
+	v.sh(`[ "$(cat d/f)" = x ]; echo y >d/f; chmod 400 d/f; [ "$(stat -c %a d d/f | tr '\n' ' ')" = "0 400 " ]`)
+}

@@ -33,17 +33,19 @@ type fs struct {
 	hidden map[FileID]bool
 	ended  map[uint64]*node // all nodes, once the server is closed
 
-	modes    sync.Mutex // held while a mode of the upper is another for a moment
-	cache    fdCache
-	orphans  orphans
-	handles  handles
-	copies   copies
-	inodes   inodes
-	used     usage
-	watcher  *watcher
-	notifier *notifier
-	server   *fuse.Server
-	closed   chan struct{}
+	// Held while a mode of the upper is another for a moment: of a directory, and then of
+	// what is in it.
+	dirModes, modes sync.Mutex
+	cache           fdCache
+	orphans         orphans
+	handles         handles
+	copies          copies
+	inodes          inodes
+	used            usage
+	watcher         *watcher
+	notifier        *notifier
+	server          *fuse.Server
+	closed          chan struct{}
 
 	// index finds copies of files of lowers that have several names.
 	index struct {

@@ -103,9 +103,10 @@ func (f *fs) change(fd int, n *node, in *fuse.SetAttrIn) error {
 		if n.kind == unix.S_IFLNK {
 			return unix.EOPNOTSUPP
 		}
-		f.modes.Lock()
+		lock := f.modesOf(n.kind)
+		lock.Lock()
 		err := unix.Chmod(self(fd), mode)
-		f.modes.Unlock()
+		lock.Unlock()
 		if err != nil {
 			return err
 		}
