@@ -82,8 +82,9 @@ func tryReport(r results, args []string) error {
 func openFDs() string {
 	var open []string
 	for fd := range 1024 {
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
-			continue
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err != nil || flags&unix.FD_CLOEXEC != 0 {
+			continue // it is closed, or this program's own: execve would have closed it
 		}
 		to, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 		if strings.Contains(to, "eventpoll") || strings.Contains(to, "eventfd") {

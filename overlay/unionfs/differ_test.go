@@ -38,21 +38,19 @@ func differential(t *testing.T, patterns []string) {
 	if !inNamespaces(t) {
 		return
 	}
-	long := 6 * time.Second
+	// The same sequences each time, unless there is time for others.
+	seed, count, long := uint64(1), 40, time.Duration(0)
 	if minutes() > 0 {
-		long = time.Duration(minutes()) * time.Minute
+		seed, long = uint64(time.Now().UnixNano()), time.Duration(minutes())*time.Minute
 	}
-	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("SBXD_UNIONFS_SEED"); s != "" {
 		seed, _ = strconv.ParseUint(s, 10, 64)
-		long = 0
+		count, long = 1, 0
 	}
 	total := 0
-	for end := time.Now().Add(long); ; seed++ {
+	for end := time.Now().Add(long); !t.Failed() && (count > 0 || time.Now().Before(end)); seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { total += sequence(t, seed, patterns) })
-		if t.Failed() || time.Now().After(end) {
-			break
-		}
+		count--
 	}
 	t.Logf("%d operations", total)
 }
