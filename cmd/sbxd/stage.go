@@ -39,6 +39,8 @@ func stageOf(args []string, getenv func(string) string, pid int) func() int {
 		return workerMain
 	case kernel.ProbeStage:
 		return func() int { kernel.ProbeMain(); return api.ExitOK }
+	case unionfs.ProbeServeStage:
+		return func() int { unionfs.ProbeServeMain(); return api.ExitOK }
 	case unionfs.ProbeStage:
 		return func() int { unionfs.ProbeMain(); return api.ExitOK }
 	}

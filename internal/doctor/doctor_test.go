@@ -18,11 +18,14 @@ import (
 	"github.com/sbxd/sbxd/internal/testbox"
 	"github.com/sbxd/sbxd/overlay"
 	"github.com/sbxd/sbxd/overlay/kernel"
+	"github.com/sbxd/sbxd/overlay/unionfs"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("SBXD_STAGE") == kernel.ProbeStage {
-		kernel.ProbeMain()
+	if stage, ok := map[string]func(){
+		kernel.ProbeStage: kernel.ProbeMain, unionfs.ProbeServeStage: unionfs.ProbeServeMain, unionfs.ProbeStage: unionfs.ProbeMain,
+	}[os.Getenv("SBXD_STAGE")]; ok {
+		stage()
 		os.Exit(0)
 	}
 	testbox.Main(m)

@@ -88,7 +88,7 @@ func judgeOverlay(dir string, err error) Check {
 func ownUnion(o Options) Check {
 	dir, err := existing(o.State)
 	if err == nil {
-		err = (&unionfs.Backend{}).Probe(dir)
+		err = unionfs.Probe(dir)
 	}
 	return judgeUnion(dir, err)
 }

@@ -60,7 +60,10 @@ func (Backend) Probe(dir string) error {
 	err = cmd.Wait()
 	var r result
 	if jerr := json.Unmarshal(stdout.Bytes(), &r); jerr != nil {
-		return probeError("child", fmt.Errorf("ended without an answer: %w: %s", errors.Join(err, ctx.Err()), firstLine(stderr.String())))
+		if ctx.Err() != nil {
+			err = fmt.Errorf("no answer within %v", probeTimeout)
+		}
+		return probeError("child", fmt.Errorf("ended without an answer: %w: %s", err, firstLine(stderr.String())))
 	}
 	if r.Step == "" {
 		return nil

@@ -96,6 +96,17 @@ var semantics = []oneCase{
 		check:   `test "$(stat -c %a ro priv sg st | tr '\n' ' ')" = "555 700 2755 1777 "`,
 	},
 	{
+		name: "B030 set-id bits after data", report: "containers/fuse-overlayfs#127", needs: []string{"python3"},
+		setup: `echo old >low; chmod 4755 low`,
+		session: `python3 -c "
+import os
+fd = os.open('s', os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+os.write(fd, b'1' * 9000); os.fchown(fd, os.getuid(), os.getgid()); os.fchmod(fd, 0o4755); os.close(fd)
+fd = os.open('low', os.O_WRONLY)
+os.write(fd, b'2' * 9000); os.fchmod(fd, 0o4711); os.close(fd)"`,
+		check: `test "$(stat -c %a s low | tr '\n' ' ')" = "4755 4711 "`,
+	},
+	{
 		name: "B036 very large directory", report: "trapexit/mergerfs#468",
 		setup:   `mkdir big; cd big; seq -f 'l%05g' 800 | xargs touch`,
 		session: `cd big; seq -f 'u%05g' 800 | xargs touch; test $(ls | wc -l) = 1600; cd ..; rm -r big`,
@@ -113,10 +124,11 @@ var semantics = []oneCase{
 		check:   `test "$(stat -c %a p f | tr '\n' ' ')" = "640 600 "; test -z "$LOW" || test "$(stat -c %a "$LOW/f")" = 644`,
 	},
 	{
-		name: "deleted directory made again", report: "binpash/try#163, dagger/dagger#13844",
+		name: "B018 deleted directory made again", report: "containers/fuse-overlayfs#324, binpash/try#163",
 		setup:   `mkdir -p d/s; touch d/old d/s/old`,
 		session: `rm -r d; mkdir -p d/s; touch d/s/new`,
-		check:   `test "$(find d | sort | tr '\n' ' ')" = "d d/s d/s/new "`,
+		check: `test "$(find d | sort | tr '\n' ' ')" = "d d/s d/s/new "
+			for gone in d/old d/s/old; do if stat $gone 2>/dev/null; then exit 9; fi; done`,
 	},
 	{
 		name: "directory becomes file, file becomes directory", report: "containerd/continuity DiffDirChanges",
@@ -125,7 +137,7 @@ var semantics = []oneCase{
 		check:   `test "$(cat d f/in)" = "$(printf 'now\nin')"; test -d l`,
 	},
 	{
-		name: "names of whiteouts are ordinary", report: "image-spec#1314, containers/fuse-overlayfs#151",
+		name: "B020 names of whiteouts are ordinary", report: "image-spec#1314, containers/fuse-overlayfs#151",
 		setup:   `echo keep >foo; mkdir dir; echo keep >dir/x; echo base >.wh.base`,
 		session: `touch .wh.foo .wh. ; mkdir .wh..wh..opq; touch dir/.wh..wh..opq; mkfifo .wh.x; rm .wh.base`,
 		check:   `test "$(cat foo dir/x)" = "$(printf 'keep\nkeep')"; test -d .wh..wh..opq`,

@@ -18,7 +18,7 @@ func (s *suite) files(t *testing.T) {
 		"exchange":                              exchange,
 		"RENAME_NOREPLACE":                      noReplace,
 		"RENAME_WHITEOUT gives no mark":         renameWhiteout,
-		"a hole stays a hole":                   sparse,
+		"B044 a hole stays a hole":              sparse,
 		"one name of a lower hard link written": lowerLinks,
 		"new hard links":                        newLinks,
 		"inode numbers":                         inodes,

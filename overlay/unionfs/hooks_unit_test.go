@@ -37,19 +37,25 @@ func hooked(t *testing.T, opt Options, setup string) (dir string, s *Server) {
 	if err := sh(dir+"/lower", setup); err != nil {
 		t.Fatal(err)
 	}
-	b := &Backend{Options: opt}
-	m, err := b.Mount(overlay.Spec{Lowers: layers[:1], Upper: layers[1], Work: layers[2]})
+	dev, err := OpenDevice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	m, err := Mount(dev, MountOptions{AllowOther: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
+	if s, err = Serve(dev, overlay.Spec{Lowers: layers[:1], Upper: layers[1], Work: layers[2]}, opt); err != nil {
+		t.Fatal(err)
+	}
 	if err := mnt.Move(int(m.Fd()), unix.AT_FDCWD, dir+"/view"); err != nil {
 		t.Fatal(err)
 	}
-	s = b.servers[0]
 	t.Cleanup(func() {
 		_ = mnt.Detach(dir + "/view")
-		b.Wait()
+		s.Wait()
 	})
 	return dir, s
 }
@@ -191,7 +197,7 @@ func TestPanicEndsOneRequest(t *testing.T) {
 func TestProbe(t *testing.T) {
 	if os.Getenv("SBXD_TEST_WITHOUT") == "" {
 		dir := t.TempDir()
-		if err := new(Backend).Probe(dir); err != nil {
+		if err := Probe(dir); err != nil {
 			t.Fatal(err)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
@@ -199,7 +205,7 @@ func TestProbe(t *testing.T) {
 		}
 	}
 	var e *overlay.ProbeError
-	if err := new(Backend).Probe("/proc/self"); !errors.As(err, &e) || e.Step != "directory" || e.Remedy == "" {
+	if err := Probe("/proc/self"); !errors.As(err, &e) || e.Step != "directory" || e.Remedy == "" {
 		t.Errorf("probe in /proc: %v", err)
 	}
 }

@@ -25,9 +25,15 @@ import (
 const serveStage = "SBXD_UNIONFS_TEST_SERVE"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == ProbeStage {
-		ProbeMain()
-		return
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case ProbeServeStage:
+			ProbeServeMain()
+			return
+		case ProbeStage:
+			ProbeMain()
+			return
+		}
 	}
 	if layers := os.Getenv(byHand); layers != "" {
 		if err := serveByHand(strings.Split(layers, ",")); err != nil {
@@ -227,8 +233,3 @@ func (st stage) options(dev *os.File) (Options, error) {
 	}
 	return opt, err
 }
-
-var (
-	_ = time.Second
-	_ = strings.TrimSpace
-)

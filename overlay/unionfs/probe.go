@@ -16,24 +16,35 @@ import (
 	"github.com/sbxd/sbxd/overlay"
 )
 
-// ProbeStage is the hidden stage in which this binary calls ProbeMain: its first
+// The hidden stages in which this binary calls ProbeServeMain and ProbeMain: its first
 // argument, and the value of SBXD_STAGE.
-const ProbeStage = "unionfs-probe"
+const (
+	ProbeServeStage = "unionfs-probe-serve"
+	ProbeStage      = "unionfs-probe"
+)
 
 // probeTimeout bounds one probe, which takes some 30 ms.
 const probeTimeout = 10 * time.Second
 
-// answer is what the stage tells its parent: the step that failed, if one did.
+// answer is what the stages tell their parent: the step that failed, if one did.
 type answer struct {
 	Step  string
 	Text  string
 	Errno syscall.Errno
 }
 
-// Probe mounts a view with all its layers below dir, in a child with user and
-// mount namespaces of its own, and uses it. It leaves nothing in dir. The binary
-// must call ProbeMain in ProbeStage. Errors are *overlay.ProbeError.
-func (*Backend) Probe(dir string) error {
+func answerOf(step string, err error) answer {
+	a := answer{Step: step, Text: err.Error()}
+	_ = errors.As(err, &a.Errno)
+	return a
+}
+
+// Probe mounts a view with all its layers below dir and uses it, as a session does: one
+// child serves, another one uses it in user and mount namespaces of its own. A process that
+// did both could wait for itself, and could not even be killed then; the end of the one that
+// serves ends what the other waits for. It leaves nothing in dir. The binary must call
+// ProbeServeMain and ProbeMain in their stages. Errors are *overlay.ProbeError.
+func Probe(dir string) error {
 	tmp, err := os.MkdirTemp(dir, ".probe-")
 	if err != nil {
 		return probeError("directory", err)
@@ -46,25 +57,19 @@ func (*Backend) Probe(dir string) error {
 	_ = dev.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", ProbeStage, tmp)
-	cmd.Env = []string{"SBXD_STAGE=" + ProbeStage}
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
-	}
 	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", ProbeServeStage, tmp)
+	cmd.Env = []string{"SBXD_STAGE=" + ProbeServeStage}
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
-		return probeError("user namespace", err)
-	}
-	err = cmd.Wait()
+	err = cmd.Run()
 	var a answer
 	if json.Unmarshal(stdout.Bytes(), &a) != nil {
 		line, _, _ := bytes.Cut(stderr.Bytes(), []byte("\n"))
-		return probeError("child", fmt.Errorf("ended without an answer: %w: %s", errors.Join(err, ctx.Err()), line))
+		if ctx.Err() != nil {
+			err = fmt.Errorf("no answer within %v", probeTimeout)
+		}
+		return probeError("child", fmt.Errorf("ended without an answer: %w: %s", err, line))
 	}
 	switch {
 	case a.Step == "":

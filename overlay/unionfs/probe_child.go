@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sbxd/sbxd/internal/mnt"
-	"github.com/sbxd/sbxd/overlay"
 )
 
-// ProbeMain is the stage that Probe starts: it tries a view below the directory
-// in os.Args[2], prints one JSON object, and returns.
+// probeFD is the socket between the two stages.
+const probeFD = 3
+
+// ProbeMain is the stage that uses the view: it mounts one below the directory in
+// os.Args[2], hands its device to the stage that serves it, prints one JSON object, and
+// returns.
 func ProbeMain() {
 	a := answer{Step: "child", Text: "no directory given"}
 	if len(os.Args) == 3 {
@@ -29,7 +31,6 @@ var probes = []struct {
 	step string
 	try  func(dir string) error
 }{
-	{"layers", probeLayers},
 	{"mount", probeMount},
 	{"copy-up", func(dir string) error {
 		return os.WriteFile(dir+"/view/kept", []byte("new"), 0o600)
@@ -45,46 +46,32 @@ func probeAll(dir string) answer {
 	defer func() { _ = mnt.Detach(dir + "/view") }()
 	for _, p := range probes {
 		if err := p.try(dir); err != nil {
-			a := answer{Step: p.step, Text: err.Error()}
-			_ = errors.As(err, &a.Errno)
-			return a
+			return answerOf(p.step, err)
 		}
 	}
 	return answer{}
-}
-
-func probeLayers(dir string) error {
-	for _, n := range []string{"lower", "lower/dir", "upper", "work", "view"} {
-		if err := os.Mkdir(filepath.Join(dir, n), 0o700); err != nil {
-			return err
-		}
-	}
-	for _, n := range []string{"gone", "kept", "dir/hidden"} {
-		if err := os.WriteFile(filepath.Join(dir, "lower", n), []byte(n), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func probeMount(dir string) error {
 	if err := mnt.MakePrivate(); err != nil {
 		return err
 	}
-	var layers [3]*os.File
-	for i, n := range []string{"lower", "upper", "work"} {
-		f, err := os.Open(filepath.Join(dir, n))
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		layers[i] = f
+	dev, err := OpenDevice()
+	if err != nil {
+		return err
 	}
-	view, err := new(Backend).Mount(overlay.Spec{Lowers: layers[:1], Upper: layers[1], Work: layers[2]})
+	defer dev.Close()
+	view, err := Mount(dev, MountOptions{})
 	if err != nil {
 		return err
 	}
 	defer view.Close()
+	if err := unix.Sendmsg(probeFD, []byte{0}, unix.UnixRights(int(dev.Fd())), nil, 0); err != nil {
+		return fmt.Errorf("hand the device over: %w", err)
+	}
+	if err := Settle(view); err != nil {
+		return err
+	}
 	return mnt.Move(int(view.Fd()), unix.AT_FDCWD, dir+"/view")
 }
 
