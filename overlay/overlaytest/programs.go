@@ -130,4 +130,52 @@ E`,
 		check: `test "$(python3 -c "import sqlite3; print(sqlite3.connect('db').execute('select sum(x) from t').fetchone()[0])")" = 3`,
 		loose: true,
 	},
+	{
+		name: "sqlite from four processes", report: "microsoft/WSL#2395", needs: []string{"python3"}, loose: true,
+		setup: `python3 -c "
+import sqlite3
+c = sqlite3.connect('db'); c.execute('pragma journal_mode=wal')
+c.execute('create table t(who, n)'); c.commit(); c.close()"`,
+		session: `python3 - <<'E'
+import os, sqlite3
+def work(who):
+    c = sqlite3.connect('db', timeout=60, isolation_level=None)
+    for n in range(100):
+        c.execute('begin immediate'); c.execute('insert into t values(?, ?)', (who, n)); c.execute('commit')
+        assert c.execute('select count(*) from t where who = ?', (who,)).fetchone()[0] == n + 1
+pids = []
+for who in range(4):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work(who); os._exit(0)
+        finally:
+            os._exit(1)
+    pids.append(pid)
+assert all(os.waitpid(p, 0)[1] == 0 for p in pids)
+E`,
+		check: `test "$(python3 -c "
+import sqlite3
+c = sqlite3.connect('db')
+print(c.execute('select count(*), count(distinct who), sum(n) from t').fetchone(), c.execute('pragma integrity_check').fetchone())")" = "(400, 4, 19800) ('ok',)"`,
+	},
+	{
+		name: "git rebases and packs a history of the base", report: "anthropics/claude-code#67646", needs: []string{"git"}, loose: true,
+		setup: gitUser + `git init -q -b main r; cd r; for i in $(seq 20); do echo $i >f$i; git add f$i; git commit -qm $i; done
+git checkout -q -b side HEAD~10; echo s >s; git add s; git commit -qm s; git checkout -q main`,
+		session: gitUser + `cd r; git checkout -q side; git rebase -q main; git reflog expire --expire=now --all
+git gc -q --prune=now; git fsck --strict; git checkout -q main; git merge -q --ff-only side; git repack -adq`,
+		check: `cd r; test -z "$(git status --porcelain)"; test "$(git log --oneline | wc -l)" = 21; test "$(cat s f20)" = "$(printf 's\n20')"; git fsck`,
+	},
+	{
+		name: "C is compiled and linked", report: "containers/fuse-overlayfs#399", needs: []string{"cc", "make"}, loose: true,
+		setup: `for i in 1 2 3 4 5 6; do echo "int f$i(void) { return $i; }" >f$i.c; done
+echo 'int f1(void), f6(void); int main(void) { return f1() + f6() - 7; }' >main.c
+printf 'all: main f1.o f2.o f3.o f4.o f5.o f6.o\n\tcc -o app *.o\nmain: main.o\n\t:\n%%.o: %%.c\n\tcc -c $<\n' >Makefile`,
+		session: `make -s -j4 >/dev/null; ./app; echo 'int f6(void) { return 8; }' >f6.c; make -s -j4 >/dev/null`,
+		check:   `if ./app; then exit 9; else test $? = 2; fi; test -s f3.o`,
+	},
 }
+
+// gitUser is what git wants to know of whoever commits.
+const gitUser = "export GIT_AUTHOR_NAME=u GIT_AUTHOR_EMAIL=u@example.org GIT_COMMITTER_NAME=u GIT_COMMITTER_EMAIL=u@example.org\n"
