@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"internal/fault", "internal/feature", "internal/glob", "internal/probe"},
 	{"internal/proc"},
 	{
-		"internal/execlog", "internal/hostpath", "internal/keylock", "internal/landlock", "internal/mnt", "internal/peer",
+		"internal/backing", "internal/execlog", "internal/hostpath", "internal/keylock", "internal/landlock", "internal/mnt", "internal/peer",
 		"internal/safefs", "internal/scratch", "internal/testbox", "internal/wire",
 	},
 	{"api", "config", "masks", "overlay"},

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/sbxd/sbxd/api"
+	"github.com/sbxd/sbxd/internal/backing"
 	"github.com/sbxd/sbxd/internal/feature"
 	"github.com/sbxd/sbxd/internal/guest"
 	"github.com/sbxd/sbxd/internal/holder"
@@ -35,6 +36,8 @@ func stageOf(args []string, getenv func(string) string, pid int) func() int {
 		return holder.MounterMain
 	case "guest":
 		return func() int { return guestMain(args[2:]) }
+	case backing.Stage:
+		return func() int { return backing.Main(args[2:]) }
 	case worker.Stage:
 		return workerMain
 	case kernel.ProbeStage:

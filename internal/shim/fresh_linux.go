@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sbxd/sbxd/internal/backing"
 	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/session"
 )
@@ -140,6 +141,7 @@ type goods struct {
 	launch   session.Launch
 	layers   []*os.File
 	listener *os.File // nil until somebody asked
+	backing  *os.File // of the process that registers backing files, where there is one
 }
 
 // ownError is what went wrong on the launcher's side: another shim would not help.
@@ -160,7 +162,33 @@ func (g *goods) files() (_ []*os.File, err error) {
 			return nil, &ownError{err}
 		}
 	}
-	return append([]*os.File{g.listener}, g.layers...), nil
+	files := append([]*os.File{g.listener}, g.layers...)
+	if g.backing == nil && os.Geteuid() == 0 && g.launch.Backend == session.Unionfs {
+		g.backing = startBacking(g.record.UID, g.record.GID, g.launch.Dir)
+	}
+	if g.backing != nil {
+		files = append(files, g.backing)
+	}
+	return files, nil
 }
 
-func (g *goods) close() { _ = g.listener.Close() }
+// startBacking starts the process that lets the kernel read and write files of the session
+// itself, and returns the socket to it. Without one all goes through the views' server.
+func startBacking(uid, gid int, dir string) *os.File {
+	state, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer state.Close()
+	socket, p, err := backing.Start(uid, gid, state)
+	if err != nil {
+		return nil
+	}
+	go func() { _, _ = p.Wait() }() // no zombie while the daemon lives
+	return socket
+}
+
+func (g *goods) close() {
+	_ = g.listener.Close()
+	_ = g.backing.Close()
+}

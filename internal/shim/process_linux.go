@@ -15,7 +15,6 @@ import (
 
 	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/internal/mnt"
-	"github.com/sbxd/sbxd/overlay/unionfs"
 )
 
 // inner is the process that was cloned as the holder and has become bubblewrap, and
@@ -167,7 +166,7 @@ func (in *inner) framed(deadline time.Time) error {
 var errDied = errors.New("a process of the sandbox has ended")
 
 // build sends the spec and returns when all of it is mounted.
-func (in *inner) build(spec holder.Spec, layers []*os.File, bounds unionfs.Options, deadline time.Time) (holder.Answer, error) {
+func (in *inner) build(spec holder.Spec, layers []*os.File, how serving, deadline time.Time) (holder.Answer, error) {
 	_ = in.mounter.SetDeadline(deadline)
 	if layers == nil {
 		layers = []*os.File{}
@@ -178,7 +177,7 @@ func (in *inner) build(spec holder.Spec, layers []*os.File, bounds unionfs.Optio
 	var failed <-chan error
 	if served(spec) {
 		var err error
-		if failed, err = in.serveViews(spec, layers, bounds); err != nil {
+		if failed, err = in.serveViews(spec, layers, how); err != nil {
 			return holder.Answer{}, err
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/sbxd/sbxd/internal/testbox"
 	"github.com/sbxd/sbxd/internal/wire"
 	"github.com/sbxd/sbxd/masks"
-	"github.com/sbxd/sbxd/overlay/unionfs"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -70,7 +69,7 @@ func testParent() int {
 		return 1
 	}
 	defer s.inner.kill()
-	if _, err := s.inner.build(j.Spec, nil, unionfs.Options{}, time.Now().Add(20*time.Second)); err != nil {
+	if _, err := s.inner.build(j.Spec, nil, serving{}, time.Now().Add(20*time.Second)); err != nil {
 		fmt.Fprintln(os.Stderr, "build:", err)
 		return 1
 	}

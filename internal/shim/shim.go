@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sbxd/sbxd/internal/backing"
 	"github.com/sbxd/sbxd/internal/execlog"
 	"github.com/sbxd/sbxd/internal/fault"
 	"github.com/sbxd/sbxd/internal/holder"
@@ -108,7 +109,8 @@ func (s *shim) await(launcher *holder.Channel[outcome, order]) (err error) {
 		return errNobody
 	}
 	_, s.files, err = launcher.ReceiveFiles()
-	if err != nil || len(s.files) != len(s.order.Layers)+1 { // the listening socket first, then the layers
+	// The listening socket first, then the layers, then, perhaps, who registers backing files.
+	if extra := len(s.files) - len(s.order.Layers) - 1; err != nil || extra < 0 || extra > 1 {
 		return errNobody
 	}
 	return nil
@@ -210,14 +212,18 @@ func (s *shim) prepare() error {
 // start makes the session that was planned in the sandbox.
 func (s *shim) start(p *plan, files []*os.File) (session.Running, error) {
 	deadline := time.Now().Add(startTimeout)
+	layers := files[1 : 1+len(s.order.Layers)]
 	var built holder.Answer
 	err := doSteps([]step{
 		{"socket", func() error { return s.adopt(files[0]) }},
 		{"dirs", func() error { return s.makeDirs(p) }},
-		{"tree", func() (err error) { built, err = s.inner.build(p.spec, files[1:], s.bounds(), deadline); return err }},
+		{"tree", func() (err error) {
+			built, err = s.inner.build(p.spec, layers, s.serving(files[1+len(layers):]), deadline)
+			return err
+		}},
 		{"arrive", func() error { return s.arrived(built.Mounts) }},
 		{"log", func() error {
-			closeAll(files[1:])
+			closeAll(layers)
 			s.running.View = session.Kernel
 			if served(p.spec) {
 				s.running.View = session.Unionfs
@@ -231,9 +237,14 @@ func (s *shim) start(p *plan, files []*os.File) (session.Running, error) {
 	return s.running, err
 }
 
-// bounds are those of what the session changes.
-func (s *shim) bounds() unionfs.Options {
-	return unionfs.Options{MaxBytes: s.launch.Policy.ChangesSize, MaxInodes: s.launch.Policy.ChangedFiles}
+// serving is how views are served: the bounds of what the session changes, and who
+// registers backing files, if files has his socket.
+func (s *shim) serving(files []*os.File) serving {
+	out := serving{bounds: unionfs.Options{MaxBytes: s.launch.Policy.ChangesSize, MaxInodes: s.launch.Policy.ChangedFiles}}
+	for _, f := range files {
+		out.backing, _ = backing.NewClient(f) // without one all goes through the server
+	}
+	return out
 }
 
 func (s *shim) lock() error {

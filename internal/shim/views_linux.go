@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sbxd/sbxd/internal/backing"
 	"github.com/sbxd/sbxd/internal/glob"
 	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/internal/safefs"
@@ -21,10 +22,28 @@ func served(spec holder.Spec) bool {
 	return slices.ContainsFunc(spec.Views, func(v holder.View) bool { return v.FUSE })
 }
 
+// serving is what views are served with.
+type serving struct {
+	bounds  unionfs.Options
+	backing *backing.Client // nil: no file passes through the kernel
+}
+
+// options are those of one view.
+func (how serving) options(dev *os.File, patterns []glob.Pattern) (opt unionfs.Options, err error) {
+	opt = how.bounds
+	if how.backing != nil {
+		if opt.Backings, err = how.backing.For(dev); err != nil {
+			return opt, err
+		}
+	}
+	opt.Masks, err = unionfs.CompileMasks(patterns)
+	return opt, err
+}
+
 // serveViews takes the devices of the views that are FUSE from the mounter and serves
 // them, until the last process that has the mount ends. The mounter goes on meanwhile; a
 // server that cannot be ends the sandbox, and tells why on failed.
-func (in *inner) serveViews(spec holder.Spec, layers []*os.File, bounds unionfs.Options) (failed <-chan error, err error) {
+func (in *inner) serveViews(spec holder.Spec, layers []*os.File, how serving) (failed <-chan error, err error) {
 	a, devices, err := in.mounter.ReceiveFiles()
 	switch {
 	case err != nil:
@@ -47,7 +66,7 @@ func (in *inner) serveViews(spec holder.Spec, layers []*os.File, bounds unionfs.
 			return nil, err
 		}
 		go func() {
-			if err := serveView(v, dev, layers, spec.Patterns, bounds); err != nil {
+			if err := serveView(v, dev, layers, spec.Patterns, how); err != nil {
 				errs <- fmt.Errorf("serve the view of %s: %w", v.Path, err)
 				_ = in.process.Kill()
 			}
@@ -56,7 +75,7 @@ func (in *inner) serveViews(spec holder.Spec, layers []*os.File, bounds unionfs.
 	return errs, nil
 }
 
-func serveView(v holder.View, dev *os.File, layers overlay.Spec, patterns []masks.ViewPattern, opt unionfs.Options) error {
+func serveView(v holder.View, dev *os.File, layers overlay.Spec, patterns []masks.ViewPattern, how serving) error {
 	defer dev.Close()
 	defer closeSpec(layers)
 	var list []glob.Pattern
@@ -65,8 +84,8 @@ func serveView(v holder.View, dev *os.File, layers overlay.Spec, patterns []mask
 			list = append(list, p.Pattern)
 		}
 	}
-	var err error
-	if opt.Masks, err = unionfs.CompileMasks(list); err != nil {
+	opt, err := how.options(dev, list)
+	if err != nil {
 		return err
 	}
 	_, err = unionfs.Serve(dev, layers, opt)
