@@ -217,6 +217,9 @@ func (f *fs) topLayer(n *node) int {
 func (f *fs) fill(n *node, st *unix.Statx_t, a *fuse.Attr) {
 	a.Ino = n.ino
 	a.Size, a.Blocks, a.Blksize = st.Size, st.Blocks, st.Blksize
+	if kindOf(st) == unix.S_IFREG {
+		a.Blksize = max(a.Blksize, ioSize)
+	}
 	a.Atime, a.Atimensec = uint64(st.Atime.Sec), st.Atime.Nsec
 	a.Mtime, a.Mtimensec = uint64(st.Mtime.Sec), st.Mtime.Nsec
 	a.Ctime, a.Ctimensec = uint64(st.Ctime.Sec), st.Ctime.Nsec

@@ -54,6 +54,10 @@ const (
 	// maxWrite bounds one request for data: what kernels allow by default
 	// (256 pages).
 	maxWrite = 1 << 20
+	// ioSize is what programs are told to read and write at once (st_blksize): each
+	// write(2) is a request, and the libraries of C and Python take the 4 KiB of most
+	// file systems for their buffers.
+	ioSize = 128 << 10
 	// copyStep is how much is copied between two looks at whether the caller
 	// was killed: at 100 MB/s, under a second.
 	copyStep = 64 << 20
