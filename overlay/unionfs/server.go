@@ -122,7 +122,7 @@ func Serve(dev *os.File, spec overlay.Spec, opt Options) (*Server, error) {
 }
 
 // capabilities are asked of the kernel beyond what go-fuse asks for.
-const capabilities = fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO |
+const capabilities = fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2 |
 	fuse.CAP_ASYNC_DIO | fuse.CAP_DONT_MASK
 
 func (f *fs) mountOptions() *fuse.MountOptions {
