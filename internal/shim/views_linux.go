@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -52,6 +53,13 @@ func (in *inner) serveViews(spec holder.Spec, layers []*os.File, how serving) (f
 		return nil, a.Failure
 	}
 	errs := make(chan error, len(spec.Views))
+	var serving sync.WaitGroup
+	defer func() {
+		go func() {
+			serving.Wait()
+			unionfs.Processors(len(spec.Views))
+		}()
+	}()
 	for _, v := range spec.Views {
 		if !v.FUSE {
 			continue
@@ -65,12 +73,12 @@ func (in *inner) serveViews(spec holder.Spec, layers []*os.File, how serving) (f
 		if err != nil {
 			return nil, err
 		}
-		go func() {
+		serving.Go(func() {
 			if err := serveView(v, dev, layers, spec.Patterns, how); err != nil {
 				errs <- fmt.Errorf("serve the view of %s: %w", v.Path, err)
 				_ = in.process.Kill()
 			}
-		}()
+		})
 	}
 	return errs, nil
 }

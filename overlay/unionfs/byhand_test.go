@@ -65,6 +65,7 @@ func serveByHand(layers []string) error {
 	if err != nil {
 		return err
 	}
+	Processors(1)
 	at := os.Getenv("SBXD_UNIONFS_DEV") // suid and dev, as a suite of file systems wants
 	if at != "" {
 		if err := mnt.SetAttr(int(view.Fd()), 0, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, false); err != nil {

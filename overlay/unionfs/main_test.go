@@ -195,6 +195,7 @@ func serveMain(conf string) error {
 	if !st.Passthrough {
 		dev.Close()
 	}
+	Processors(1)
 	fmt.Fprintln(ready, "ready")
 	ready.Close()
 	s.Wait()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -119,6 +120,18 @@ func Serve(dev *os.File, spec overlay.Spec, opt Options) (*Server, error) {
 		close(s.done)
 	}()
 	return s, nil
+}
+
+// Processors gives the Go scheduler of this process one for each goroutine that may wait
+// for a request of n servers, beside those that it has. A goroutine in a blocking read
+// keeps its own, and with none idle the runtime takes it away after 20 µs and looks for
+// another at the next request: two futex calls and a wakened thread, as much time as a
+// request takes. Call it once, when all of them serve: go-fuse takes the number of
+// processors for that of its readers.
+func Processors(n int) {
+	const fewest, most = 2, 16 // readers of go-fuse, and it begins one more
+	have := runtime.GOMAXPROCS(0)
+	runtime.GOMAXPROCS(have + n*(min(max(have, fewest), most)+1))
 }
 
 // capabilities are asked of the kernel beyond what go-fuse asks for.
