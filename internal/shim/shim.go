@@ -24,14 +24,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sbxd/sbxd/internal/backing"
 	"github.com/sbxd/sbxd/internal/execlog"
 	"github.com/sbxd/sbxd/internal/fault"
 	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/internal/peer"
 	"github.com/sbxd/sbxd/internal/proc"
 	"github.com/sbxd/sbxd/internal/wire"
-	"github.com/sbxd/sbxd/overlay/unionfs"
 	"github.com/sbxd/sbxd/session"
 )
 
@@ -235,16 +233,6 @@ func (s *shim) start(p *plan, files []*os.File) (session.Running, error) {
 		{"guard", func() error { return s.guard(p.spec, s.running.Guest) }},
 	})
 	return s.running, err
-}
-
-// serving is how views are served: the bounds of what the session changes, and who
-// registers backing files, if files has his socket.
-func (s *shim) serving(files []*os.File) serving {
-	out := serving{bounds: unionfs.Options{MaxBytes: s.launch.Policy.ChangesSize, MaxInodes: s.launch.Policy.ChangedFiles}}
-	for _, f := range files {
-		out.backing, _ = backing.NewClient(f) // without one all goes through the server
-	}
-	return out
 }
 
 func (s *shim) lock() error {

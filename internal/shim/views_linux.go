@@ -41,6 +41,16 @@ func (how serving) options(dev *os.File, patterns []glob.Pattern) (opt unionfs.O
 	return opt, err
 }
 
+// serving is how views are served: the bounds of what the session changes, and who
+// registers backing files, if files has his socket.
+func (s *shim) serving(files []*os.File) serving {
+	out := serving{bounds: unionfs.Options{MaxBytes: s.launch.Policy.ChangesSize, MaxInodes: s.launch.Policy.ChangedFiles}}
+	for _, f := range files {
+		out.backing, _ = backing.NewClient(f) // without one all goes through the server
+	}
+	return out
+}
+
 // serveViews takes the devices of the views that are FUSE from the mounter and serves
 // them, until the last process that has the mount ends. The mounter goes on meanwhile; a
 // server that cannot be ends the sandbox, and tells why on failed.

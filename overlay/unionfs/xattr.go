@@ -94,6 +94,10 @@ func (f *fs) withPath(n *node, use func(path string) error) error {
 		return err
 	}
 	if n.dir == nil {
+		// Open, as it is while it is written to, when the kernel asks for its capabilities.
+		if ok, err := n.useHandle(call); ok {
+			return err
+		}
 		return f.withFD(n, call)
 	}
 	fd, err := f.acquire(n, f.topLayer(n))
