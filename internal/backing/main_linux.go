@@ -59,7 +59,7 @@ func Main(args []string) int {
 		return 1
 	}
 	var state unix.Statx_t
-	if unix.Statx(stateFD, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE, &state) != nil {
+	if stat(stateFD, &state) != nil {
 		return 1
 	}
 	_ = unix.Close(stateFD)

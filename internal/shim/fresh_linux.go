@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sbxd/sbxd/internal/backing"
 	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/session"
@@ -163,7 +165,7 @@ func (g *goods) files() (_ []*os.File, err error) {
 		}
 	}
 	files := append([]*os.File{g.listener}, g.layers...)
-	if g.backing == nil && os.Geteuid() == 0 && g.launch.Backend == session.Unionfs {
+	if g.backing == nil && g.canPass() {
 		g.backing = startBacking(g.record.UID, g.record.GID, g.launch.Dir)
 	}
 	if g.backing != nil {
@@ -172,13 +174,22 @@ func (g *goods) files() (_ []*os.File, err error) {
 	return files, nil
 }
 
+// canPass reports whether files of the session can pass through the kernel: root has to
+// register them, and nobody counts what is written to them.
+func (g *goods) canPass() bool {
+	p := g.launch.Policy
+	return os.Geteuid() == 0 && g.launch.Backend == session.Unionfs && p.ChangesSize == 0 && p.ChangedFiles == 0
+}
+
 // startBacking starts the process that lets the kernel read and write files of the session
 // itself, and returns the socket to it. Without one all goes through the views' server.
 func startBacking(uid, gid int, dir string) *os.File {
-	state, err := os.Open(dir)
+	// Above it are directories of the user: nothing but a directory is opened, nor read.
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
+	state := os.NewFile(uintptr(fd), dir)
 	defer state.Close()
 	socket, p, err := backing.Start(uid, gid, state)
 	if err != nil {

@@ -63,10 +63,10 @@ func (in *inner) serveViews(spec holder.Spec, layers []*os.File, how serving) (f
 		return nil, a.Failure
 	}
 	errs := make(chan error, len(spec.Views))
-	var serving sync.WaitGroup
+	var starts sync.WaitGroup
 	defer func() {
 		go func() {
-			serving.Wait()
+			starts.Wait()
 			unionfs.Processors(len(spec.Views))
 		}()
 	}()
@@ -83,7 +83,7 @@ func (in *inner) serveViews(spec holder.Spec, layers []*os.File, how serving) (f
 		if err != nil {
 			return nil, err
 		}
-		serving.Go(func() {
+		starts.Go(func() {
 			if err := serveView(v, dev, layers, spec.Patterns, how); err != nil {
 				errs <- fmt.Errorf("serve the view of %s: %w", v.Path, err)
 				_ = in.process.Kill()

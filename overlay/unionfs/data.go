@@ -127,7 +127,7 @@ func (f *fs) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 		return status(err)
 	}
 	defer n.release()
-	own, err := openAt(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	own, err := f.openDir(fd, true)
 	if err != nil {
 		return status(err)
 	}

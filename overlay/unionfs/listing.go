@@ -129,13 +129,14 @@ func (f *fs) addLayer(n *node, layer int, l *listing, seen map[string]bool) erro
 	return nil
 }
 
-// openDir opens a directory for reading. One of the upper that its owner has made
-// unreadable is readable for a moment: whether it is empty must be known.
+// openDir opens a directory for reading, not by the name ".", which wants the right to
+// search it. One of the upper that its owner has made unreadable is readable for a moment:
+// whether it is empty must be known.
 func (f *fs) openDir(fd int, upper bool) (int, error) {
-	own, err := openAt(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	own, err := reopen(fd, unix.O_RDONLY|unix.O_DIRECTORY)
 	if upper && errors.Is(err, unix.EACCES) {
 		err = f.opened(fd, err, func() error {
-			own, err = openAt(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+			own, err = reopen(fd, unix.O_RDONLY|unix.O_DIRECTORY)
 			return err
 		})
 	}
@@ -144,7 +145,7 @@ func (f *fs) openDir(fd int, upper bool) (int, error) {
 
 // readDir reads all entries of a directory.
 func readDir(fd int) ([]dirent, error) {
-	own, err := openAt(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	own, err := reopen(fd, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}

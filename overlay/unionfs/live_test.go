@@ -142,3 +142,16 @@ func TestClosedFileInAClosedDirectory(t *testing.T) {
 	v.remount()
 	v.sh(`[ "$(cat d/f)" = x ]; echo y >d/f; chmod 400 d/f; [ "$(stat -c %a d d/f | tr '\n' ' ')" = "0 400 " ]`)
 }
+
+// A directory that may be read and not be searched lists its names, of which nothing more
+// can be told.
+func TestUnsearchableDirectoryIsListed(t *testing.T) {
+	if !inNamespaces(t) {
+		return
+	}
+	v := newView(t, stage{NoCaps: true}, `mkdir d; echo x >d/f; mkdir d/sub; chmod 444 d`)
+	v.sh(`test "$(ls -U d | sort | tr '\n' ' ')" = "f sub "; mkdir e; echo y >e/g; chmod 444 e; test "$(ls -U e)" = g; sync e`)
+	v.check(sh(v.lower, "chmod 755 d"))
+	v.live, v.masked = true, true
+	v.sh(`chmod 755 e`)
+}

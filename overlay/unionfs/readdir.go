@@ -55,22 +55,16 @@ func (l *listing) after(offset uint64) []dirent {
 	return l.names[i:]
 }
 
-// ReadDir lists names.
-func (f *fs) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return f.readDir(in, func(n *node, de dirent) (bool, error) {
-		ino, err := f.listedInode(n, de)
-		if err != nil {
-			return true, unlessGone(err)
-		}
-		return out.AddDirEntry(fuse.DirEntry{Mode: de.kind, Name: de.name, Ino: ino, Off: de.cookie}), nil
-	}, func(e fuse.DirEntry) bool { return out.AddDirEntry(e) })
-}
-
-// ReadDirPlus lists names and what they are. Each entry counts as a LOOKUP.
+// ReadDirPlus lists names and what they are. Each entry counts as a LOOKUP. The kernel
+// asks for nothing less, since it was not told to choose (FUSE_READDIRPLUS_AUTO).
 func (f *fs) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	return f.readDir(in, func(d *node, de dirent) (bool, error) {
 		var e entry
 		n, err := f.lookNode(d, de.name, &e)
+		if errors.Is(err, unix.EACCES) { // it may be read and not be searched
+			ino := f.mapInode(key{dev: f.layerDev(de.layer), ino: de.ino})
+			return out.AddDirLookupEntry(fuse.DirEntry{Mode: de.kind, Name: de.name, Ino: ino, Off: de.cookie}) != nil, nil
+		}
 		if err != nil || n.masked.Load() || f.mustLink(n, &e) {
 			if err == nil {
 				f.Forget(n.id, 1)
@@ -145,19 +139,4 @@ func (f *fs) parentInode(n *node) uint64 {
 		return p.ino
 	}
 	return n.ino
-}
-
-// listedInode is the inode number that stat(2) gives for an entry.
-func (f *fs) listedInode(d *node, de dirent) (uint64, error) {
-	if de.layer != upperLayer || !f.copied.Load() && (de.kind != unix.S_IFDIR || f.onlyUpper(d)) {
-		return f.mapInode(key{dev: f.layerDev(de.layer), ino: de.ino}), nil
-	}
-	var e entry
-	if err := f.look(d, de.name, &e); err != nil {
-		return 0, err
-	}
-	if n := f.child(&e); n != nil {
-		return n.ino, nil
-	}
-	return f.number(&e), nil
 }
