@@ -7,10 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spliceFrom is the size of a read from which moving pages is cheaper than copying
-// bytes.
-const spliceFrom = 64 << 10
-
 // Read answers read(2) and page faults.
 func (f *fs) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	h, err := f.handles.find(in.Fh)
@@ -21,17 +17,24 @@ func (f *fs) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResu
 		return nil, fuse.EACCES
 	}
 	off := int64(in.Offset)
-	if len(buf) >= spliceFrom {
-		return fuse.ReadResultFd(uintptr(h.fd), off, len(buf)), fuse.OK
+	return fileRead{ReadResult: fuse.ReadResultFd(uintptr(h.fd), off, len(buf)), fd: h.fd, off: off}, fuse.OK
+}
+
+// fileRead reads a file into the answer itself. It goes on after a signal to the server,
+// which is none to the caller.
+type fileRead struct {
+	fuse.ReadResult
+	fd  int
+	off int64
+}
+
+func (r fileRead) Readv(into [][]byte) (int, fuse.Status) {
+	for {
+		n, err := unix.Preadv(r.fd, into, r.off)
+		if !errors.Is(err, unix.EINTR) {
+			return max(n, 0), status(err)
+		}
 	}
-	n, err := unix.Pread(h.fd, buf, off)
-	for errors.Is(err, unix.EINTR) {
-		n, err = unix.Pread(h.fd, buf, off)
-	}
-	if err != nil {
-		return nil, status(err)
-	}
-	return fuse.ReadResultData(buf[:n]), fuse.OK
 }
 
 // Write answers write(2) and written-back pages.

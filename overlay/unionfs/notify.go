@@ -1,10 +1,6 @@
 package unionfs
 
-import (
-	"sync"
-
-	"github.com/hanwen/go-fuse/v2/fuse"
-)
+import "sync"
 
 // notice is one thing that the kernel shall forget: a name of a directory, or the
 // attributes of a node, and without attr its pages or listing too.
@@ -73,11 +69,11 @@ func (f *fs) send(n notice) {
 	f.stats.notices.Add(1)
 	switch {
 	case n.name != "":
-		_ = f.server.EntryNotify(n.node, n.name)
+		_ = f.device.notify(forgetEntry(n.node, n.name))
 	case n.attr:
-		_ = f.server.InodeNotify(n.node, -1, 0)
+		_ = f.device.notify(forgetInode(n.node, -1))
 	default:
-		_ = f.server.InodeNotify(n.node, 0, 0)
+		_ = f.device.notify(forgetInode(n.node, 0))
 	}
 }
 
@@ -87,6 +83,3 @@ func (q *notifier) close() {
 	q.wake.Broadcast()
 	q.mu.Unlock()
 }
-
-// Init remembers whom to send notices through.
-func (f *fs) Init(s *fuse.Server) { f.server = s }

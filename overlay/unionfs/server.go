@@ -7,7 +7,6 @@ import (
 	"log"
 	"os"
 	"runtime"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,7 +44,7 @@ type fs struct {
 	used            usage
 	watcher         *watcher
 	notifier        *notifier
-	server          *fuse.Server
+	device          *device
 	closed          chan struct{}
 
 	// index finds copies of files of lowers that have several names.
@@ -75,7 +74,6 @@ type lowerLayer struct {
 // Server is one mount being served.
 type Server struct {
 	fs    *fs
-	fuse  *fuse.Server
 	done  chan struct{}
 	close sync.Once
 }
@@ -100,7 +98,7 @@ func Serve(dev *os.File, spec overlay.Spec, opt Options) (*Server, error) {
 		return nil, fmt.Errorf("duplicate %s: %w", dev.Name(), err)
 	}
 	s := &Server{fs: f, done: make(chan struct{})}
-	s.fuse, err = fuse.NewServer(f, "/dev/fd/"+strconv.Itoa(fd), f.mountOptions())
+	f.device, err = newDevice(fd, f, f.mountOptions())
 	if err != nil {
 		f.abandon()
 		return nil, fmt.Errorf("serve view: %w", err)
@@ -113,26 +111,20 @@ func Serve(dev *os.File, spec overlay.Spec, opt Options) (*Server, error) {
 	if opt.Masks != nil {
 		go f.guard(f.scanMasked)
 	}
+	f.device.held, f.device.gone = opt.Asker != nil, s.Close
 	go func() {
-		s.fuse.Serve()
-		s.Close()
+		f.device.serve()
 		f.release()
 		close(s.done)
 	}()
 	return s, nil
 }
 
-// Processors gives the Go scheduler of this process one for each goroutine that may wait
-// for a request of n servers, beside those that it has. A goroutine in a blocking read
-// keeps its own, and with none idle the runtime takes it away after 20 µs and looks for
-// another at the next request: two futex calls and a wakened thread, as much time as a
-// request takes. Call it once, when all of them serve: go-fuse takes the number of
-// processors for that of its readers.
-func Processors(n int) {
-	const fewest, most = 2, 16 // readers of go-fuse, and it begins one more
-	have := runtime.GOMAXPROCS(0)
-	runtime.GOMAXPROCS(have + n*(min(max(have, fewest), most)+1))
-}
+// Processors gives the Go scheduler of this process one more for each of n servers: a
+// goroutine that waits for a request keeps its own, and with none idle the runtime takes
+// it away after 20 µs and looks for another at the next request, which is two futex calls
+// and a wakened thread. Call it once.
+func Processors(n int) { runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n) }
 
 // capabilities are asked of the kernel beyond what go-fuse asks for.
 const capabilities = fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2 |

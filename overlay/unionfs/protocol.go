@@ -1,0 +1,104 @@
+package unionfs
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// Of linux/fuse.h.
+const (
+	opOpen          = 14
+	opFsync         = 20
+	opOpenDir       = 27
+	opFsyncDir      = 30
+	opFallocate     = 43
+	opCopyFileRange = 47
+
+	notifyInode = 2
+	notifyEntry = 3
+)
+
+// worker has the buffers for one request and its answer.
+type worker struct {
+	d       *device
+	in, out []byte
+	ins     [1][]byte
+	outs    [1][]byte
+}
+
+// headerRoom is more than any header with its arguments takes.
+const headerRoom = 4096
+
+func newWorker(d *device) *worker {
+	// What is written begins on a page: the kernel copies fewer.
+	const data = unsafe.Sizeof(fuse.WriteIn{})
+	page := uintptr(unix.Getpagesize())
+	in := make([]byte, uintptr(maxWrite+headerRoom)+page)
+	off := -(uintptr(unsafe.Pointer(unsafe.SliceData(in))) + data) & (page - 1)
+	return &worker{d: d, in: in[off:], out: make([]byte, maxWrite+headerRoom)}
+}
+
+// read waits for a request and returns its length.
+func (w *worker) read() (int, error) {
+	for {
+		n, err := unix.Read(w.d.fd, w.in)
+		switch err {
+		case unix.EINTR, unix.ENOENT: // a signal; a request that was given up
+			continue
+		case nil:
+			if n < int(unsafe.Sizeof(fuse.InHeader{})) {
+				return 0, unix.EIO
+			}
+		}
+		return n, err
+	}
+}
+
+// answer has the request of n bytes answered.
+func (w *worker) answer(n int) error {
+	w.ins[0], w.outs[0] = w.in[:n], w.out
+	n, status := w.d.proto.HandleRequest(w.ins[:], w.outs[:])
+	if !status.Ok() {
+		// Of a request that go-fuse does not understand.
+		n = copy(w.out, header(-int32(status), binary.NativeEndian.Uint64(w.in[8:])))
+	}
+	if n == 0 {
+		return nil // no answer is expected
+	}
+	_, err := unix.Write(w.d.fd, w.out[:n])
+	return err
+}
+
+func opcode(request []byte) uint32 { return binary.NativeEndian.Uint32(request[4:]) }
+
+// header returns a struct fuse_out_header of a message that has nothing else yet.
+func header(code int32, unique uint64) []byte {
+	return seal(binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint32(make([]byte, 4, 48), uint32(code)), unique))
+}
+
+// seal writes the length of a message into its header.
+func seal(message []byte) []byte {
+	binary.NativeEndian.PutUint32(message, uint32(len(message)))
+	return message
+}
+
+// forgetInode makes the kernel forget the attributes of a node, and its pages or listing
+// from off on; none of them if off is negative (FUSE_NOTIFY_INVAL_INODE).
+func forgetInode(node uint64, off int64) []byte {
+	m := header(notifyInode, 0)
+	m = binary.NativeEndian.AppendUint64(m, node)
+	m = binary.NativeEndian.AppendUint64(m, uint64(off))
+	return seal(binary.NativeEndian.AppendUint64(m, 0))
+}
+
+// forgetEntry makes the kernel forget a name of a directory (FUSE_NOTIFY_INVAL_ENTRY).
+func forgetEntry(dir uint64, name string) []byte {
+	m := header(notifyEntry, 0)
+	m = binary.NativeEndian.AppendUint64(m, dir)
+	m = binary.NativeEndian.AppendUint32(m, uint32(len(name)))
+	m = binary.NativeEndian.AppendUint32(m, 0)
+	return seal(append(append(m, name...), 0))
+}
