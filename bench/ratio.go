@@ -5,8 +5,9 @@
 //	ratio -rounds 30 plain='bwrap … true' sbxd='sbxd exec S -- true'
 //
 // A command may have a preparation, NAME@prepare=…, that is not timed, and a place to be
-// timed in, NAME@via='sbxd exec S --': then hyperfine itself runs there. A command that
-// begins with "api:" is no program: see bot.
+// timed in, NAME@via='sbxd exec S --': then hyperfine itself runs there; -via is that of
+// those that have none. What -before names runs here ahead of each. A command that begins
+// with "api:" is no program: see bot.
 package main
 
 import (
@@ -27,8 +28,10 @@ type side struct {
 
 func main() {
 	rounds := flag.Int("rounds", 30, "counted rounds; two more warm up")
+	via := flag.String("via", "", "where sides are timed that do not say")
+	before := flag.String("before", "", "a command to run before each side, not timed")
 	flag.Parse()
-	if err := run(*rounds, flag.Args()); err != nil {
+	if err := run(*rounds, *via, *before, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "ratio:", err)
 		os.Exit(1)
 	}
@@ -36,14 +39,17 @@ func main() {
 
 const warmup = 2
 
-func run(rounds int, args []string) error {
-	sides, err := parse(args)
+func run(rounds int, via, before string, args []string) error {
+	sides, err := parse(via, args)
 	if err != nil {
 		return err
 	}
 	for i := range rounds + warmup {
 		var first float64
 		for n := range sides {
+			if err := shell(before); err != nil {
+				return err
+			}
 			t, err := sides[n].time()
 			if err != nil {
 				return fmt.Errorf("%s: %w", sides[n].name, err)
@@ -60,7 +66,17 @@ func run(rounds int, args []string) error {
 	return table(sides)
 }
 
-func parse(args []string) ([]side, error) {
+func shell(command string) error {
+	if command == "" {
+		return nil
+	}
+	if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", command, err, out)
+	}
+	return nil
+}
+
+func parse(elsewhere string, args []string) ([]side, error) {
 	var sides []side
 	prepare, via := map[string]string{}, map[string]string{}
 	for _, a := range args {
@@ -79,7 +95,11 @@ func parse(args []string) ([]side, error) {
 		sides = append(sides, side{name: name, command: command})
 	}
 	for i := range sides {
-		sides[i].prepare, sides[i].via = prepare[sides[i].name], via[sides[i].name]
+		at, ok := via[sides[i].name]
+		if !ok {
+			at = elsewhere
+		}
+		sides[i].prepare, sides[i].via = prepare[sides[i].name], at
 	}
 	if len(sides) < 2 {
 		return nil, fmt.Errorf("a ratio needs two commands")

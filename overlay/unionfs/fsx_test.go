@@ -23,6 +23,7 @@ func TestOneFile(t *testing.T) {
 	}
 	for name, st := range map[string]stage{"cached": {}, "passthrough": {Passthrough: true}, "ask": {Ask: true}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			v := newView(t, st, `head -c 200000 /dev/zero | tr '\0' b >f`)
