@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -117,11 +118,9 @@ func (s side) time() (float64, error) {
 		args = append(args, "--prepare", s.prepare)
 	}
 	cmd := exec.Command(args[0], append(args[1:], s.command)...)
-	var said strings.Builder
-	cmd.Stderr = &said
-	b, err := cmd.Output()
+	b, err := output(cmd)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %s", err, said.String())
+		return 0, err
 	}
 	var r struct {
 		Results []struct{ Mean float64 }
@@ -130,6 +129,30 @@ func (s side) time() (float64, error) {
 		return 0, fmt.Errorf("read hyperfine's answer: %w", err)
 	}
 	return r.Results[0].Mean, nil
+}
+
+// output is what cmd writes to its /dev/stdout, which it may open anew as somebody else.
+func output(cmd *exec.Cmd) ([]byte, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if err := w.Chmod(0o666); err != nil {
+		return nil, err
+	}
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = w, &said
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(r)
+	if failed := cmd.Wait(); failed != nil {
+		return nil, fmt.Errorf("%w: %s", failed, said.String())
+	}
+	return b, err
 }
 
 func table(sides []side) error {

@@ -111,6 +111,9 @@ type intruder struct {
 	weapon string
 }
 
+// testBackend names, where it is set, the backend of the sessions that intruders get.
+const testBackend = "SBXD_TEST_BACKEND"
+
 // intrude starts a session on the project, unless flags name another one, and sees to
 // it that it ends.
 func (b *box) intrude(t *testing.T, flags ...string) *intruder {
@@ -120,6 +123,9 @@ func (b *box) intrude(t *testing.T, flags ...string) *intruder {
 		t.Fatal(err)
 	}
 	args := append([]string{"start", "--ro", dir}, flags...)
+	if backend := os.Getenv(testBackend); backend != "" && !slices.Contains(flags, "--backend") {
+		args = append(args, "--backend", backend)
+	}
 	if !slices.Contains(flags, "--project") {
 		args = append(args, "--project", b.project)
 	}

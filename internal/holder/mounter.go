@@ -55,8 +55,8 @@ type Spec struct {
 	Nested []Nested
 	Links  []Link
 	Steps  []masks.Step // in their order
-	// Placeholders of the read-only views among the steps; those of Views are in their
-	// Pins.
+	// Placeholders are the mountpoints in Views, which have them in their Pins, and in the
+	// read-only views among the steps.
 	Placeholders []masks.Placeholder
 	// Patterns are what the views that are FUSE hide by name.
 	Patterns []masks.ViewPattern

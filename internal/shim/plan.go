@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/sbxd/sbxd/internal/holder"
+	"github.com/sbxd/sbxd/internal/hostpath"
 	"github.com/sbxd/sbxd/masks"
 	"github.com/sbxd/sbxd/session"
 )
@@ -71,7 +73,7 @@ func (s *shim) plan() (plan, error) {
 		return plan{}, fmt.Errorf("%w: the rules of this session need %d mounts, and more than %d would take many seconds at every start; "+
 			"mask the directory that holds the files instead of each file", session.ErrRefused, len(m.Steps), maxSteps)
 	}
-	p := plan{placeholders: m.Placeholders, warnings: m.Warnings}
+	p := plan{placeholders: append(m.Placeholders, innerViews(views)...), warnings: m.Warnings}
 	for _, u := range m.Unmatched {
 		p.warnings = append(p.warnings, fmt.Sprintf("%s (%s): nothing is there; the rule holds for what appears", u.Path, u.From))
 	}
@@ -81,11 +83,28 @@ func (s *shim) plan() (plan, error) {
 		}
 	}
 	p.spec = holder.Spec{
-		Views: views, Nested: nested, Links: append(linksOf(r), linksTo(m.Links)...), Steps: m.Steps, Placeholders: m.Placeholders, Patterns: m.Patterns,
+		Views: views, Nested: nested, Links: append(linksOf(r), linksTo(m.Links)...), Steps: m.Steps, Placeholders: p.placeholders, Patterns: m.Patterns,
 		Resolv: resolv(r.Network),
 		Resume: s.launch.Resume,
 	}
 	return p, nil
+}
+
+// innerViews are the mountpoints of views in others that are FUSE. The kernel's overlay
+// keeps a mount on the real directory, whatever the host does with that.
+func innerViews(views []holder.View) (list []masks.Placeholder) {
+	for i, inner := range views {
+		for _, outer := range slices.Backward(views[:i]) {
+			if !hostpath.Within(inner.Path, outer.Path) {
+				continue
+			}
+			if outer.FUSE && inner.Path != outer.Path {
+				list = append(list, masks.Placeholder{View: outer.Path, Path: hostpath.Rel(inner.Path, outer.Path), Kind: masks.KindDir})
+			}
+			break
+		}
+	}
+	return list
 }
 
 func or(n, fallback int64) int64 {

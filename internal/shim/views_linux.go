@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +14,6 @@ import (
 	"github.com/sbxd/sbxd/internal/glob"
 	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/internal/safefs"
-	"github.com/sbxd/sbxd/masks"
 	"github.com/sbxd/sbxd/overlay"
 	"github.com/sbxd/sbxd/overlay/unionfs"
 )
@@ -30,14 +30,14 @@ type serving struct {
 }
 
 // options are those of one view.
-func (how serving) options(dev *os.File, patterns []glob.Pattern) (opt unionfs.Options, err error) {
+func (how serving) options(dev *os.File, patterns []glob.Pattern, mountpoints [][]string) (opt unionfs.Options, err error) {
 	opt = how.bounds
 	if how.backing != nil {
 		if opt.Backings, err = how.backing.For(dev); err != nil {
 			return opt, err
 		}
 	}
-	opt.Masks, err = unionfs.CompileMasks(patterns)
+	opt.Masks, err = unionfs.CompileMasks(patterns, mountpoints)
 	return opt, err
 }
 
@@ -84,7 +84,7 @@ func (in *inner) serveViews(spec holder.Spec, layers []*os.File, how serving) (f
 			return nil, err
 		}
 		starts.Go(func() {
-			if err := serveView(v, dev, layers, spec.Patterns, how); err != nil {
+			if err := serveView(v, dev, layers, spec, how); err != nil {
 				errs <- fmt.Errorf("serve the view of %s: %w", v.Path, err)
 				_ = in.process.Kill()
 			}
@@ -93,16 +93,22 @@ func (in *inner) serveViews(spec holder.Spec, layers []*os.File, how serving) (f
 	return errs, nil
 }
 
-func serveView(v holder.View, dev *os.File, layers overlay.Spec, patterns []masks.ViewPattern, how serving) error {
+func serveView(v holder.View, dev *os.File, layers overlay.Spec, spec holder.Spec, how serving) error {
 	defer dev.Close()
 	defer closeSpec(layers)
-	var list []glob.Pattern
-	for _, p := range patterns {
+	var patterns []glob.Pattern
+	for _, p := range spec.Patterns {
 		if p.View == v.Path {
-			list = append(list, p.Pattern)
+			patterns = append(patterns, p.Pattern)
 		}
 	}
-	opt, err := how.options(dev, list)
+	var mountpoints [][]string
+	for _, p := range spec.Placeholders {
+		if p.View == v.Path {
+			mountpoints = append(mountpoints, strings.Split(p.Path, "/"))
+		}
+	}
+	opt, err := how.options(dev, patterns, mountpoints)
 	if err != nil {
 		return err
 	}

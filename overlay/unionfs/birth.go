@@ -33,9 +33,9 @@ func (f *fs) born(h *fuse.InHeader, name string, kind, mode, umask uint32) (*bir
 // run makes the object and returns its node, which the kernel then knows.
 func (b *birth) run(cancel <-chan struct{}, out *fuse.EntryOut) (*node, error) {
 	f, d := b.f, b.d
-	if f.opt.Masks.hides(d.states, b.name) {
+	if err := f.opt.Masks.refuses(d.states, b.name); err != nil {
 		f.noteName(Refused, d, b.name, b.pid)
-		return nil, unix.EACCES
+		return nil, err
 	}
 	if err := f.raise(d, cancel, b.pid, false); err != nil {
 		return nil, err

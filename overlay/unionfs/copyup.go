@@ -23,7 +23,7 @@ type job struct{ done chan struct{} }
 // killed.
 func (f *fs) raise(n *node, cancel <-chan struct{}, pid uint32, truncate bool) error {
 	for !n.inUpper.Load() {
-		if f.readOnly {
+		if f.readOnly || n.fixed {
 			return unix.EROFS
 		}
 		f.copies.mu.Lock()

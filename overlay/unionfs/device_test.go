@@ -113,15 +113,16 @@ func TestUnmountedWhileHeld(t *testing.T) {
 	}
 }
 
-// state is what the device is about.
-func (d *device) state() (s struct {
+// deviceState is what a device is about.
+type deviceState struct {
 	reading, watching bool
 	parked            int
-}) {
+}
+
+func (d *device) state() deviceState {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.reading, s.watching, s.parked = d.reading, d.watching, d.parked
-	return s
+	return deviceState{d.reading, d.watching, d.parked}
 }
 
 func eventually(t *testing.T, what string, holds func() bool) {

@@ -16,16 +16,17 @@ import (
 	"github.com/sbxd/sbxd/overlay"
 )
 
-// hooked mounts a view served by this process. Only programs of their own use it.
+// hooked mounts a view served by this process, of a lower that setup fills and of pins
+// beside it. Only programs of their own use it.
 func hooked(t *testing.T, opt Options, setup string) (dir string, s *Server) {
 	t.Helper()
 	dir = t.TempDir()
-	var layers [3]*os.File
-	for i, n := range []string{"lower", "upper", "work", "view"} {
+	var layers [4]*os.File
+	for i, n := range []string{"lower", "pins", "upper", "work", "view"} {
 		if err := os.Mkdir(dir+"/"+n, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if i < 3 {
+		if i < len(layers) {
 			f, err := os.Open(dir + "/" + n)
 			if err != nil {
 				t.Fatal(err)
@@ -47,7 +48,7 @@ func hooked(t *testing.T, opt Options, setup string) (dir string, s *Server) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	if s, err = Serve(dev, overlay.Spec{Lowers: layers[:1], Upper: layers[1], Work: layers[2]}, opt); err != nil {
+	if s, err = Serve(dev, overlay.Spec{Lowers: layers[:2], Upper: layers[2], Work: layers[3]}, opt); err != nil {
 		t.Fatal(err)
 	}
 	if err := mnt.Move(int(m.Fd()), unix.AT_FDCWD, dir+"/view"); err != nil {

@@ -23,9 +23,13 @@ func (f *fs) link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fus
 	if err != nil {
 		return err
 	}
-	if n.masked.Load() || f.opt.Masks.hides(d.states, name) {
+	err = f.opt.Masks.refuses(d.states, name)
+	if n.masked.Load() {
+		err = unix.EACCES
+	}
+	if err != nil {
 		f.noteName(Refused, d, name, in.Pid)
-		return unix.EACCES
+		return err
 	}
 	if err := f.raise(n, cancel, in.Pid, false); err != nil {
 		return err

@@ -105,6 +105,9 @@ func (f *fs) addLayer(n *node, layer int, l *listing, seen map[string]bool) erro
 		return err
 	}
 	for _, de := range names {
+		if layer != f.pins() && f.opt.Masks.holds(n.states, de.name) {
+			continue
+		}
 		if seen != nil {
 			if seen[de.name] {
 				continue

@@ -25,7 +25,8 @@ type entry struct {
 // may be set then.
 func (f *fs) look(d *node, name string, e *entry) error {
 	*e = entry{}
-	if d.inUpper.Load() {
+	held := f.opt.Masks.holds(d.states, name)
+	if d.inUpper.Load() && !held {
 		if done, err := f.lookUpper(d, name, e); done || err != nil {
 			return err
 		}
@@ -41,7 +42,7 @@ func (f *fs) look(d *node, name string, e *entry) error {
 		return unix.ENOENT
 	}
 	for i := range f.lowers {
-		if lower&(1<<i) == 0 {
+		if lower&(1<<i) == 0 || held && i+1 != f.pins() {
 			continue
 		}
 		more, err := f.lookLower(d, i, name, e)
@@ -57,6 +58,9 @@ func (f *fs) look(d *node, name string, e *entry) error {
 	}
 	return nil
 }
+
+// pins is the layer that has the mountpoints.
+func (f *fs) pins() int { return len(f.lowers) }
 
 // lookUpper reports whether the upper alone decides.
 func (f *fs) lookUpper(d *node, name string, e *entry) (done bool, err error) {

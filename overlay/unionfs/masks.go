@@ -15,7 +15,8 @@ import (
 // Masks are compiled to states: a directory of the view has a set of them, its
 // entries one step on. So a path is never put together.
 type Masks struct {
-	patterns []glob.Pattern
+	patterns []glob.Pattern // those that hide, then those of mountpoints
+	hiding   int            // how many hide
 	files    map[FileID]bool
 }
 
@@ -26,15 +27,25 @@ type FileID struct{ Dev, Ino uint64 }
 // state is a set of places in patterns: pattern<<16 | index of the next name.
 type state []uint32
 
-// maxPatterns is far beyond any list that a person writes.
-const maxPatterns = 4096
+// maxPatterns is far beyond any list that a person writes, and the mounts of a session.
+const maxPatterns = 1 << 14
 
 // CompileMasks makes masks of patterns. Hidden are also the files.
-func CompileMasks(patterns []glob.Pattern, files ...FileID) (*Masks, error) {
-	if len(patterns) > maxPatterns {
-		return nil, fmt.Errorf("compile masks: %d patterns, at most %d", len(patterns), maxPatterns)
+//
+// Mountpoints are paths below the root of the view that something is mounted on. There the
+// view has what the last lower has, whatever the other layers have, and nobody inside can
+// change it. The kernel drops a mount together with the name that it lies on or below,
+// when that is found to be another object: what is then seen must not be the thing that
+// the mount had hidden.
+func CompileMasks(patterns []glob.Pattern, mountpoints [][]string, files ...FileID) (*Masks, error) {
+	all := slices.Clone(patterns)
+	for _, names := range mountpoints {
+		all = append(all, glob.Literal(names...))
 	}
-	m := &Masks{patterns: patterns, files: map[FileID]bool{}}
+	if len(all) > maxPatterns {
+		return nil, fmt.Errorf("compile masks: %d patterns, at most %d", len(all), maxPatterns)
+	}
+	m := &Masks{patterns: all, hiding: len(patterns), files: map[FileID]bool{}}
 	for _, f := range files {
 		m.files[f] = true
 	}
@@ -90,19 +101,43 @@ func (m *Masks) step(s state, name string) state {
 
 // hides reports whether the entry name of a directory in state s is hidden.
 func (m *Masks) hides(s state, name string) bool {
-	if m == nil {
-		return false
-	}
+	return m.ends(s, name, func(pattern int) bool { return pattern < m.hiding })
+}
+
+// holds reports whether the entry name of a directory in state s is a mountpoint.
+func (m *Masks) holds(s state, name string) bool {
+	return m.ends(s, name, func(pattern int) bool { return pattern >= m.hiding })
+}
+
+func (m *Masks) ends(s state, name string, counts func(pattern int) bool) bool {
 	for _, at := range s {
 		p, i := m.patterns[at>>16], int(at&0xffff)
-		if i != len(p)-1 || p[i] == "**" {
-			continue
-		}
-		if glob.Match(p[i], name) {
+		if i == len(p)-1 && p[i] != "**" && counts(int(at>>16)) && glob.Match(p[i], name) {
 			return true
 		}
 	}
 	return false
+}
+
+// leads reports whether a mountpoint lies below the entry name of a directory in state s.
+func (m *Masks) leads(s state, name string) bool {
+	return slices.ContainsFunc(m.step(s, name), func(at uint32) bool {
+		return int(at>>16) >= m.hiding && int(at&0xffff) < len(m.patterns[at>>16])
+	})
+}
+
+// hidesAny reports whether there is anything to hide.
+func (m *Masks) hidesAny() bool { return m != nil && m.hiding+len(m.files) > 0 }
+
+// refuses is the error of who makes, takes or moves the entry name, or nil.
+func (m *Masks) refuses(s state, name string) error {
+	switch {
+	case m.hides(s, name):
+		return unix.EACCES
+	case m.holds(s, name):
+		return unix.EBUSY // as a mountpoint is
+	}
+	return nil
 }
 
 func (s state) equal(o state) bool { return slices.Equal(s, o) }
@@ -150,7 +185,7 @@ func (f *fs) hideFile(k key) {
 
 // isHiddenEntry reports whether a listed file of a lower is hidden for another name.
 func (f *fs) isHiddenEntry(de dirent) bool {
-	if f.opt.Masks == nil || de.layer == upperLayer || de.kind != unix.S_IFREG {
+	if !f.opt.Masks.hidesAny() || de.layer == upperLayer || de.kind != unix.S_IFREG {
 		return false
 	}
 	f.tree.RLock()
@@ -161,5 +196,5 @@ func (f *fs) isHiddenEntry(de dirent) bool {
 // isHidden reports whether a file of a lower is; fs.tree is held.
 func (f *fs) isHidden(k key) bool {
 	id := FileID{k.dev, k.ino}
-	return f.opt.Masks != nil && (f.opt.Masks.files[id] || f.hidden[id])
+	return f.opt.Masks.hidesAny() && (f.opt.Masks.files[id] || f.hidden[id])
 }

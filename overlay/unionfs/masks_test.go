@@ -63,7 +63,7 @@ func compile(patterns ...string) (*Masks, error) {
 	if err != nil {
 		return nil, err
 	}
-	return CompileMasks(list)
+	return CompileMasks(list, nil)
 }
 
 var secrets = []string{"**/.env", "**/*.pem", "conf/*/token*"}

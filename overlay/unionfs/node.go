@@ -18,6 +18,8 @@ type node struct {
 	id   uint64
 	ino  uint64 // as the view shows it; constant
 	kind uint32 // S_IFMT bits; constant
+	// fixed: a mountpoint, or below one, which stays as it is; constant.
+	fixed bool
 
 	// inUpper says that the object, or of a directory its topmost part, lies in the
 	// upper. It never becomes false again.
@@ -107,10 +109,19 @@ func (f *fs) intern(parent *node, name string, e *entry) *node {
 	f.tree.Lock()
 	defer f.tree.Unlock()
 	n := f.find(e)
+	states := state(nil)
+	if kindOf(&e.st) == unix.S_IFDIR {
+		states = f.opt.Masks.step(parent.states, name)
+	}
+	if n != nil && n.dir != nil && !n.states.equal(states) {
+		f.disown(n)
+		n = nil
+	}
 	if n == nil {
 		n = f.newNode(e)
+		n.fixed = parent.fixed || f.opt.Masks.holds(parent.states, name)
 		if n.dir != nil {
-			n.states = f.opt.Masks.step(parent.states, name)
+			n.states = states
 		}
 	}
 	if n.dir != nil {
@@ -134,6 +145,17 @@ func (f *fs) find(e *entry) *node {
 		return nil // an object of the upper is never the lower's
 	}
 	return n
+}
+
+// disown makes the next lookup of a directory find another node: one that the host has
+// moved to where other names are hidden. The kernel has entries of it that those masks
+// have not seen.
+func (f *fs) disown(n *node) {
+	for _, k := range [...]key{n.up, n.low} {
+		if f.byKey[k] == n {
+			delete(f.byKey, k)
+		}
+	}
 }
 
 func (f *fs) newNode(e *entry) *node {

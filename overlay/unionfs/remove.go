@@ -25,8 +25,11 @@ func (f *fs) remove(cancel <-chan struct{}, h *fuse.InHeader, name string, dir b
 	if err != nil {
 		return err
 	}
-	if f.opt.Masks.hides(d.states, name) {
+	switch {
+	case f.opt.Masks.hides(d.states, name):
 		return unix.ENOENT
+	case f.opt.Masks.holds(d.states, name):
+		return unix.EBUSY
 	}
 	if err := f.raise(d, cancel, h.Pid, false); err != nil {
 		return err

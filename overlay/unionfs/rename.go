@@ -69,14 +69,17 @@ func (m *move) run(cancel <-chan struct{}, in *fuse.RenameIn) error {
 // allowed checks the masks.
 func (m *move) allowed(pid uint32) error {
 	f := m.f
-	if f.opt.Masks.hides(m.from.states, m.name) {
+	switch {
+	case f.opt.Masks.hides(m.from.states, m.name):
 		return unix.ENOENT
+	case f.opt.Masks.holds(m.from.states, m.name):
+		return unix.EBUSY
 	}
-	if f.opt.Masks.hides(m.to.states, m.as) {
+	err := f.opt.Masks.refuses(m.to.states, m.as)
+	if err != nil {
 		f.noteName(Refused, m.to, m.as, pid)
-		return unix.EACCES
 	}
-	return nil
+	return err
 }
 
 // raiseAll copies up the directories, the source, and of an exchange the target,

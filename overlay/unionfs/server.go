@@ -108,7 +108,7 @@ func Serve(dev *os.File, spec overlay.Spec, opt Options) (*Server, error) {
 	}
 	go f.guard(f.sendNotices)
 	go f.guard(f.ageOrphans)
-	if opt.Masks != nil {
+	if opt.Masks.hidesAny() {
 		go f.guard(f.scanMasked)
 	}
 	f.device.held, f.device.gone = opt.Asker != nil, s.Close

@@ -29,6 +29,10 @@
 // the descriptors of one directory (node.fdmu). A copy of data holds only the first.
 // Nothing is held over a question or an invalidation.
 //
+// Mountpoints. Others mount on names of the view, and the kernel drops a mount with its
+// name as soon as that is another object. There only the last lower counts, which nobody
+// changes (CompileMasks).
+//
 // The upper has the format of the kernel's overlayfs with userxattr: character
 // device 0:0 for a name that is gone, user.overlay.opaque for a directory that
 // hides those below. The user of a view can make neither. Directories with a

@@ -3,6 +3,7 @@ package unionfs
 import (
 	"encoding/binary"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -221,9 +222,14 @@ func (f *fs) event(d watched, name string, mask uint32) {
 		f.invalidate(notice{node: d.n.id, attr: true})
 		return
 	}
+	if f.opt.Masks.holds(d.n.states, name) {
+		return // the view has something else there
+	}
 	if mask&(unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVE) != 0 {
 		d.n.changed()
-		f.invalidate(notice{node: d.n.id, name: name})
+		if !f.carries(link{d.n, name}) {
+			f.invalidate(notice{node: d.n.id, name: name})
+		}
 		f.invalidate(notice{node: d.n.id})
 	}
 	if f.opt.Masks.hides(d.n.states, name) {
@@ -257,11 +263,11 @@ func (f *fs) expireAll() {
 	for _, n := range f.byID {
 		all = append(all, n)
 	}
-	var names []notice
+	var names []link
 	for _, n := range all {
 		for _, l := range n.links {
 			if l.parent.lower != 0 {
-				names = append(names, notice{node: l.parent.id, name: l.name})
+				names = append(names, l)
 			}
 		}
 	}
@@ -272,7 +278,31 @@ func (f *fs) expireAll() {
 		}
 		f.invalidate(notice{node: n.id})
 	}
-	for _, n := range names {
-		f.invalidate(n)
+	for _, l := range names {
+		if !f.carries(l) {
+			f.invalidate(notice{node: l.parent.id, name: l.name})
+		}
 	}
+}
+
+// carries reports whether the kernel has mounts at or below a name, which it would drop
+// with it, and the name is what it was.
+func (f *fs) carries(l link) bool {
+	if f.opt.Masks.holds(l.parent.states, l.name) {
+		return true
+	}
+	if !f.opt.Masks.leads(l.parent.states, l.name) {
+		return false
+	}
+	var e entry
+	l.parent.mu.RLock()
+	err := f.look(l.parent, l.name, &e)
+	l.parent.mu.RUnlock()
+	if err != nil {
+		return false
+	}
+	f.tree.RLock()
+	defer f.tree.RUnlock()
+	n := f.find(&e)
+	return n != nil && slices.Contains(n.links, l)
 }
