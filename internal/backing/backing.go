@@ -107,10 +107,15 @@ func (c *Client) ask(op, id int32, fds ...int) (int32, error) {
 		return 0, errLost
 	}
 	answer := make([]byte, packet)
-	err := unix.Sendmsg(int(c.socket.Fd()), pack(op, id), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
 	n := 0
+	err := again(func() error {
+		return unix.Sendmsg(int(c.socket.Fd()), pack(op, id), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+	})
 	if err == nil {
-		n, _, err = unix.Recvfrom(int(c.socket.Fd()), answer, 0)
+		err = again(func() (err error) {
+			n, _, err = unix.Recvfrom(int(c.socket.Fd()), answer, 0)
+			return err
+		})
 	}
 	if err != nil || n != packet {
 		c.giveUp() // an answer that comes late would be taken for that of the next question
@@ -125,6 +130,16 @@ func (c *Client) ask(op, id int32, fds ...int) (int32, error) {
 		return 0, err
 	default:
 		return 0, err
+	}
+}
+
+// again calls f until no signal interrupts it: with a bound of time on the socket the
+// kernel does not (signal(7)).
+func again(f func() error) error {
+	for {
+		if err := f(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
 	}
 }
 

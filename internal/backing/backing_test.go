@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -180,6 +181,51 @@ func TestTheProcessIsReduced(t *testing.T) {
 		name, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", p.Pid, fd.Name()))
 		if name == "/dev/fuse" || strings.HasPrefix(name, dir) {
 			t.Errorf("descriptor %s is %s", fd.Name(), name)
+		}
+	}
+}
+
+// TestSignalsDoNotEndTheClient: a system call on a socket with a bound of time is not begun
+// anew after a signal (signal(7)), and the Go runtime sends its threads many.
+func TestSignalsDoNotEndTheClient(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs")
+	defer ours.Close()
+	defer theirs.Close()
+	c, err := NewClient(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { // answers late
+		p := make([]byte, packet)
+		for {
+			if n, _ := theirs.Read(p); n != packet {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+			_, _ = theirs.Write(pack(7, 0))
+		}
+	}()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	thread, over := unix.Gettid(), make(chan struct{})
+	defer close(over)
+	go func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(time.Millisecond):
+				_ = unix.Tgkill(os.Getpid(), thread, unix.SIGURG)
+			}
+		}
+	}()
+	for range 5 {
+		if n, err := c.ask(opUnregister, 1); n != 7 || err != nil {
+			t.Fatalf("answered %d, %v", n, err)
 		}
 	}
 }
