@@ -46,8 +46,9 @@ func TestEscapeByTheHostsChanges(t *testing.T) {
 		rm -rf app/conf notes "$2/in/dir"; mkdir app/conf notes "$2/in/dir"
 		echo $s >app/conf/c; echo $s >notes/n; echo $s >"$2/in/dir/x"
 		mv app/deep app/deep2; mkdir -p app/deep/a/b; echo $s >app/deep/a/b/key
+		[ -z "$3" ] || rm -r app/deep2 # what the host moves to another name is seen under that, at once
 		mv .ssh .ssh2; mkdir .ssh; echo $s >.ssh/id; rm -r .ssh2
-		rm app/.env; echo $s >app/.env`, secret, w)
+		rm app/.env; echo $s >app/.env`, secret, w, os.Getenv(testBackend))
 	time.Sleep(300 * time.Millisecond)
 	i.sh("touch stop")
 	if err := watch.Wait(); err != nil {

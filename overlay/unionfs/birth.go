@@ -33,7 +33,7 @@ func (f *fs) born(h *fuse.InHeader, name string, kind, mode, umask uint32) (*bir
 // run makes the object and returns its node, which the kernel then knows.
 func (b *birth) run(cancel <-chan struct{}, out *fuse.EntryOut) (*node, error) {
 	f, d := b.f, b.d
-	if err := f.opt.Masks.refuses(d.states, b.name); err != nil {
+	if err := f.refuses(d, b.name); err != nil {
 		f.noteName(Refused, d, b.name, b.pid)
 		return nil, err
 	}

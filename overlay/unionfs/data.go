@@ -94,7 +94,9 @@ func killPriv(fd int) {
 	if drop != 0 {
 		_ = unix.Fchmod(fd, st.Mode&0o7777&^drop)
 	}
-	_ = unix.Fremovexattr(fd, "security.capability")
+	if _, err := unix.Fgetxattr(fd, "security.capability", nil); err == nil {
+		_ = unix.Fremovexattr(fd, "security.capability")
+	}
 }
 
 // Flush has nothing to do: every write is in the upper when it is answered. The

@@ -15,8 +15,8 @@ import (
 // One goroutine reads, answers what it has read, and reads again: the next request finds
 // it on the CPU where it is, mostly the caller's. (The kernel wakes readers that wait side
 // by side in turn, each on another CPU, and a request takes twice the time.) Another one
-// reads in its place when requests queue up, when this one is of a kind that may take
-// long, or when it has taken patience.
+// reads in its place when requests queue up or the last one was slow, when this one is of
+// a kind that may take long, or when it has taken patience.
 type device struct {
 	file  *os.File
 	fd    int // of file
@@ -38,13 +38,16 @@ type device struct {
 }
 
 const (
-	patience  = time.Millisecond
-	quietness = 20 // times patience without a request, and nobody watches
+	patience  = 10 * time.Millisecond // to look more often costs more than it gains
+	quietness = 5                     // times patience without a request, and nobody watches
 	maxParked = 4
 
 	// queued requests in a row show that several callers wait. One of them alone sends two
 	// at a time, since it waits for no answer to FUSE_RELEASE and FUSE_FORGET.
 	queued = 32
+
+	// slow is an answer that waited for a disk, or copied much.
+	slow = 300 * time.Microsecond
 )
 
 // newDevice answers the kernel's first request, FUSE_INIT. The descriptor is the device's
@@ -76,14 +79,18 @@ func (d *device) serve() {
 func (d *device) work() {
 	defer d.workers.Done()
 	w := newWorker(d)
+	last := time.Duration(0)
 	for d.takePlace() {
 		n, err := w.read()
 		if err != nil {
 			d.end()
 			return
 		}
-		d.leavePlace(d.mayTakeLong(w.in[:n]), d.pending())
+		pending := d.pending()
+		d.leavePlace(d.mayTakeLong(w.in[:n]) || pending && last > slow, pending)
+		begun := time.Now()
 		_ = w.answer(n) // a request that was given up wants none
+		last = time.Since(begun)
 	}
 }
 

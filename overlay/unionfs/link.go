@@ -23,7 +23,7 @@ func (f *fs) link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fus
 	if err != nil {
 		return err
 	}
-	err = f.opt.Masks.refuses(d.states, name)
+	err = f.refuses(d, name)
 	if n.masked.Load() {
 		err = unix.EACCES
 	}

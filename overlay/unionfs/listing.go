@@ -105,7 +105,7 @@ func (f *fs) addLayer(n *node, layer int, l *listing, seen map[string]bool) erro
 		return err
 	}
 	for _, de := range names {
-		if layer != f.pins() && f.opt.Masks.holds(n.states, de.name) {
+		if layer != f.pins() && f.held(n, de.name) {
 			continue
 		}
 		if seen != nil {

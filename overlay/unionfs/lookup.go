@@ -25,7 +25,7 @@ type entry struct {
 // may be set then.
 func (f *fs) look(d *node, name string, e *entry) error {
 	*e = entry{}
-	held := f.opt.Masks.holds(d.states, name)
+	held := f.held(d, name)
 	if d.inUpper.Load() && !held {
 		if done, err := f.lookUpper(d, name, e); done || err != nil {
 			return err

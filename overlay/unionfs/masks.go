@@ -1,6 +1,7 @@
 package unionfs
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -129,15 +130,35 @@ func (m *Masks) leads(s state, name string) bool {
 // hidesAny reports whether there is anything to hide.
 func (m *Masks) hidesAny() bool { return m != nil && m.hiding+len(m.files) > 0 }
 
-// refuses is the error of who makes, takes or moves the entry name, or nil.
-func (m *Masks) refuses(s state, name string) error {
+// held reports whether the entry name of d is a mountpoint that the last lower has. In a
+// directory of the upper alone a mountpoint is what whoever is inside has made.
+func (f *fs) held(d *node, name string) bool {
+	if !f.opt.Masks.holds(d.states, name) {
+		return false
+	}
+	f.tree.RLock()
+	defer f.tree.RUnlock()
+	return !d.opaque && d.lower&(1<<(f.pins()-1)) != 0
+}
+
+// refuses is the error of who makes the entry name of d, or nil.
+func (f *fs) refuses(d *node, name string) error {
 	switch {
-	case m.hides(s, name):
+	case f.opt.Masks.hides(d.states, name):
 		return unix.EACCES
-	case m.holds(s, name):
+	case f.held(d, name):
 		return unix.EBUSY // as a mountpoint is
 	}
 	return nil
+}
+
+// takes is the error of who takes the entry name of d away, or nil.
+func (f *fs) takes(d *node, name string) error {
+	err := f.refuses(d, name)
+	if errors.Is(err, unix.EACCES) {
+		return unix.ENOENT // there is no such name
+	}
+	return err
 }
 
 func (s state) equal(o state) bool { return slices.Equal(s, o) }

@@ -119,7 +119,7 @@ func (f *fs) intern(parent *node, name string, e *entry) *node {
 	}
 	if n == nil {
 		n = f.newNode(e)
-		n.fixed = parent.fixed || f.opt.Masks.holds(parent.states, name)
+		n.fixed = parent.fixed || e.layer == f.pins() && f.opt.Masks.holds(parent.states, name)
 		if n.dir != nil {
 			n.states = states
 		}

@@ -25,11 +25,8 @@ func (f *fs) remove(cancel <-chan struct{}, h *fuse.InHeader, name string, dir b
 	if err != nil {
 		return err
 	}
-	switch {
-	case f.opt.Masks.hides(d.states, name):
-		return unix.ENOENT
-	case f.opt.Masks.holds(d.states, name):
-		return unix.EBUSY
+	if err := f.takes(d, name); err != nil {
+		return err
 	}
 	if err := f.raise(d, cancel, h.Pid, false); err != nil {
 		return err

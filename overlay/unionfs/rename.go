@@ -69,13 +69,10 @@ func (m *move) run(cancel <-chan struct{}, in *fuse.RenameIn) error {
 // allowed checks the masks.
 func (m *move) allowed(pid uint32) error {
 	f := m.f
-	switch {
-	case f.opt.Masks.hides(m.from.states, m.name):
-		return unix.ENOENT
-	case f.opt.Masks.holds(m.from.states, m.name):
-		return unix.EBUSY
+	if err := f.takes(m.from, m.name); err != nil {
+		return err
 	}
-	err := f.opt.Masks.refuses(m.to.states, m.as)
+	err := f.refuses(m.to, m.as)
 	if err != nil {
 		f.noteName(Refused, m.to, m.as, pid)
 	}

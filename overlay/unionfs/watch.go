@@ -222,7 +222,7 @@ func (f *fs) event(d watched, name string, mask uint32) {
 		f.invalidate(notice{node: d.n.id, attr: true})
 		return
 	}
-	if f.opt.Masks.holds(d.n.states, name) {
+	if f.held(d.n, name) {
 		return // the view has something else there
 	}
 	if mask&(unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVE) != 0 {
@@ -288,7 +288,7 @@ func (f *fs) expireAll() {
 // carries reports whether the kernel has mounts at or below a name, which it would drop
 // with it, and the name is what it was.
 func (f *fs) carries(l link) bool {
-	if f.opt.Masks.holds(l.parent.states, l.name) {
+	if f.held(l.parent, l.name) {
 		return true
 	}
 	if !f.opt.Masks.leads(l.parent.states, l.name) {

@@ -94,7 +94,6 @@ func (f *fs) withPath(n *node, use func(path string) error) error {
 		return err
 	}
 	if n.dir == nil {
-		// Open, as it is while it is written to, when the kernel asks for its capabilities.
 		if ok, err := n.useHandle(call); ok {
 			return err
 		}
@@ -139,19 +138,9 @@ func (f *fs) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, attr string, dest []b
 	if err != nil {
 		return 0, status(err)
 	}
-	size := 0
-	err = f.withPath(n, func(path string) error {
-		var err error
-		size, err = unix.Getxattr(path, attr, dest)
-		return err
-	})
+	size, err := f.getAttr(n, attr, dest)
 	if errors.Is(err, unix.ERANGE) {
-		err = f.withPath(n, func(path string) error {
-			var e error
-			size, e = unix.Getxattr(path, attr, nil)
-			return e
-		})
-		if err == nil {
+		if size, err = f.getAttr(n, attr, nil); err == nil {
 			return uint32(size), fuse.ERANGE
 		}
 	}
@@ -159,6 +148,24 @@ func (f *fs) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, attr string, dest []b
 		return 0, status(err)
 	}
 	return uint32(size), fuse.OK
+}
+
+func (f *fs) getAttr(n *node, attr string, dest []byte) (size int, err error) {
+	if n.dir == nil {
+		// Open, as it is while it is written to, when the kernel asks for its capabilities.
+		ok, err := n.useHandle(func(fd int) (err error) {
+			size, err = unix.Fgetxattr(fd, attr, dest)
+			return err
+		})
+		if ok && !errors.Is(err, unix.EACCES) {
+			return size, err
+		}
+	}
+	err = f.withPath(n, func(path string) (err error) {
+		size, err = unix.Getxattr(path, attr, dest)
+		return err
+	})
+	return size, err
 }
 
 // ListXAttr answers listxattr(2) without the marks.
