@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 	"unicode/utf8"
 )
 
@@ -18,7 +19,17 @@ import (
 type Client struct {
 	socket string
 	http   *http.Client
+	first  chan fresh // at most one
 }
+
+// fresh is a connection that has carried nothing yet.
+type fresh struct {
+	net.Conn
+	since time.Time
+}
+
+// freshness is less than any server waits for the first request of a connection.
+const freshness = time.Second
 
 // host fills the part of a URL that a unix socket has no use for.
 const host = "http://sbxd"
@@ -31,23 +42,42 @@ func Dial(socket string) (*Client, error) {
 	if err != nil {
 		return nil, c.noDaemon(err)
 	}
-	conn.Close()
+	c.first <- fresh{conn, time.Now()}
 	return c, nil
 }
 
 // New returns a client without a first connection.
 func New(socket string) *Client {
-	t := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialChecked(ctx, socket)
-		},
+	c := &Client{socket: socket, first: make(chan fresh, 1)}
+	c.http = &http.Client{Transport: &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) },
 		DisableCompression: true,
+	}}
+	return c
+}
+
+// connect takes the connection that Dial has made, or makes one.
+func (c *Client) connect(ctx context.Context) (net.Conn, error) {
+	select {
+	case f := <-c.first:
+		if time.Since(f.since) < freshness {
+			return f.Conn, nil
+		}
+		f.Close()
+	default:
 	}
-	return &Client{socket: socket, http: &http.Client{Transport: t}}
+	return dialChecked(ctx, c.socket)
 }
 
 // Close drops idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+	select {
+	case f := <-c.first:
+		f.Close()
+	default:
+	}
+}
 
 // Socket returns the path of the daemon's socket.
 func (c *Client) Socket() string { return c.socket }

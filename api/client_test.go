@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sbxd/sbxd/internal/testbox"
 )
@@ -187,5 +189,46 @@ func TestSockets(t *testing.T) {
 		if got := Sockets(c.uid, env(c.env), "/state"); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// The connection that Dial makes is used once, and not when it may have gone stale.
+func TestTheFirstConnectionIsUsed(t *testing.T) {
+	var conns atomic.Int32
+	path := filepath.Join(testbox.TempDir(t), "s.sock")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }),
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				conns.Add(1)
+			}
+		},
+		ReadHeaderTimeout: freshness / 2,
+	}
+	go func() { _ = s.Serve(ln) }()
+	t.Cleanup(func() { _ = s.Close() })
+	for _, c := range []struct {
+		wait time.Duration
+		want int32
+	}{{0, 1}, {freshness + 100*time.Millisecond, 2}} {
+		conns.Store(0)
+		client, err := Dial(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(c.wait)
+		for range 2 {
+			if _, err := client.Version(t.Context()); err != nil {
+				t.Errorf("after %v: %v", c.wait, err)
+			}
+		}
+		if got := conns.Load(); got != c.want {
+			t.Errorf("after %v: %d connections, want %d", c.wait, got, c.want)
+		}
+		client.Close()
 	}
 }

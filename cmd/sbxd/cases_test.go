@@ -75,7 +75,7 @@ func runCase(t *testing.T, file string) {
 	cmd := exec.CommandContext(t.Context(), "bash", lib, abs)
 	cmd.Dir, cmd.Env = b.project, append(b.env,
 		"DIR="+b.dir, "W="+filepath.Join(b.dir, "w"), "PROJECT="+b.project,
-		"RUN_AS="+strings.Join(b.runAs, " "), "DAEMON="+strconv.Itoa(b.daemon.Process.Pid))
+		"RUN_AS="+strings.Join(b.runAs, " "), "BACKEND="+os.Getenv(testBackend), "DAEMON="+strconv.Itoa(b.daemon.Process.Pid))
 	// A case that hangs ends with all that it started.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -39,8 +39,13 @@ status() {
 # said RE: the last status wrote such a line.
 said() { grep -qE -- "$1" "$DIR/err" || fail "no $1 in: $(cat "$DIR/err")"; }
 
-# start [--project DIR] [FLAG...] starts a session and makes it $S.
+# start [--project DIR] [FLAG...] starts a session and makes it $S. $BACKEND is the backend
+# of those that name none.
 start() {
+	case "$BACKEND $* " in
+	?*' --backend '*) ;;
+	?*) set -- "$@" --backend "$BACKEND" ;;
+	esac
 	case " $* " in
 	*' --project '*) S=$(sbxd start "$@" 2>"$DIR/err") || fail "start: $(cat "$DIR/err")" ;;
 	*) start --project "$PROJECT" "$@" ;;
@@ -144,7 +149,7 @@ compare() {
 
 	plainly "$HOME" base
 	plainly "$HOME" tree . >"$DIR/base.tree"
-	sbxd run --project "$PROJECT" --name case --env "H=$HOME" --env "P=$PROJECT" --env LOW= "${start_flags[@]}" -- \
+	sbxd run --project "$PROJECT" --name case --env "H=$HOME" --env "P=$PROJECT" --env LOW= ${BACKEND:+--backend "$BACKEND"} "${start_flags[@]}" -- \
 		bash -c "$(script work)" >"$DIR/view.out"
 	S=case
 	viewed tree . >"$DIR/view.tree"
