@@ -34,7 +34,8 @@ const Stage = "backing"
 const patience = 2 * time.Second
 
 // A request is one packet: what to do, and a number, with the FUSE device and the file as
-// descriptors, or the device alone. So is an answer: a number, or an error of the system.
+// descriptors, or the device alone. So is an answer: a number, or an error of the system;
+// who takes a number back gets none.
 const (
 	opRegister   = 1
 	opUnregister = 2
@@ -94,29 +95,41 @@ func (d Device) Register(fd int) (int32, error) {
 	return d.client.ask(opRegister, 0, int(d.dev.Fd()), fd)
 }
 
-// Unregister takes a number back.
+// Unregister takes a number back, and does not wait until that is done.
 func (d Device) Unregister(id int32) error {
-	_, err := d.client.ask(opUnregister, id, int(d.dev.Fd()))
-	return err
+	c := d.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.send(opUnregister, id, int(d.dev.Fd()))
+}
+
+// send sends a request; c.mu is held.
+func (c *Client) send(op, id int32, fds ...int) error {
+	if c.socket == nil {
+		return errLost
+	}
+	err := again(func() error {
+		return unix.Sendmsg(int(c.socket.Fd()), pack(op, id), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+	})
+	if err != nil {
+		c.giveUp()
+		return errors.Join(errLost, err)
+	}
+	return nil
 }
 
 func (c *Client) ask(op, id int32, fds ...int) (int32, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.socket == nil {
-		return 0, errLost
+	if err := c.send(op, id, fds...); err != nil {
+		return 0, err
 	}
 	answer := make([]byte, packet)
 	n := 0
-	err := again(func() error {
-		return unix.Sendmsg(int(c.socket.Fd()), pack(op, id), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+	err := again(func() (err error) {
+		n, _, err = unix.Recvfrom(int(c.socket.Fd()), answer, 0)
+		return err
 	})
-	if err == nil {
-		err = again(func() (err error) {
-			n, _, err = unix.Recvfrom(int(c.socket.Fd()), answer, 0)
-			return err
-		})
-	}
 	if err != nil || n != packet {
 		c.giveUp() // an answer that comes late would be taken for that of the next question
 		return 0, errors.Join(errLost, err)

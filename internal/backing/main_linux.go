@@ -115,7 +115,10 @@ func (r registrar) answer(socket int) bool {
 		errno = unix.EINVAL
 	}
 	// Before the descriptors are closed, which the file systems of others can delay.
-	answered := unix.Sendto(socket, pack(number, int32(errno)), unix.MSG_NOSIGNAL, nil)
+	var answered error
+	if op, _ := unpack(p); n != packet || op != opUnregister {
+		answered = unix.Sendto(socket, pack(number, int32(errno)), unix.MSG_NOSIGNAL, nil)
+	}
 	for _, fd := range fds {
 		_ = unix.Close(fd)
 	}
