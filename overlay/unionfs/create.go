@@ -82,7 +82,7 @@ func (f *fs) keepOpen(n *node, fd, flags int, out *fuse.OpenOut) {
 	n.opens.Add(1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	h := &handle{n: n, fd: fd, write: flags&unix.O_ACCMODE != unix.O_RDONLY}
+	h := newHandle(n, fd, flags)
 	n.handles = append(n.handles, h)
 	out.Fh = f.handles.add(h)
 	f.caching(h, out)

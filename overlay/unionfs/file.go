@@ -14,7 +14,13 @@ type handle struct {
 	n       *node
 	fd      int
 	write   bool
+	both    bool // opened for reading and writing
 	passing bool // through the kernel
+}
+
+func newHandle(n *node, fd, flags int) *handle {
+	mode := flags & unix.O_ACCMODE
+	return &handle{n: n, fd: fd, write: mode != unix.O_RDONLY, both: mode == unix.O_RDWR}
 }
 
 // handles finds open files by the number that the kernel knows.
@@ -120,7 +126,7 @@ func (f *fs) openHandle(n *node, flags int, kill bool, out *fuse.OpenOut) error 
 			killPriv(fd)
 		}
 	}
-	h := &handle{n: n, fd: fd, write: flags&unix.O_ACCMODE != unix.O_RDONLY}
+	h := newHandle(n, fd, flags)
 	n.handles = append(n.handles, h)
 	out.Fh = f.handles.add(h)
 	f.caching(h, out)

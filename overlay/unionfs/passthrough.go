@@ -11,6 +11,10 @@ import (
 // caches: all opens of a file pass through, or none, until the last is closed. Only
 // files of the upper pass through; a copy-up finds cached opens of the lower's file,
 // so the copy is cached until they are gone.
+//
+// The first to pass is an opening for reading and writing, as of a database. To register a
+// file takes longer than to write a small one, and those that are written only or read
+// only are mostly small; they go along where others pass.
 
 // backing is the state of one file of the upper; node.mu guards it.
 type backing struct {
@@ -25,7 +29,7 @@ type backing struct {
 // pass makes h pass through the kernel if it can; n.mu is held.
 func (f *fs) pass(h *handle, out *fuse.OpenOut) bool {
 	b := &h.n.backing
-	if f.opt.Backings == nil || f.bounded() || !h.n.inUpper.Load() || b.cached > 0 || h.write && hasSetID(h.fd) {
+	if f.opt.Backings == nil || f.bounded() || !h.n.inUpper.Load() || b.cached > 0 || b.passing == 0 && !h.both || h.write && hasSetID(h.fd) {
 		b.cached++
 		return false
 	}
