@@ -24,6 +24,8 @@ type device struct {
 	held  bool   // an opening may wait for somebody's answer
 	gone  func() // called by who finds that the mount is gone
 
+	panicked func()
+
 	workers sync.WaitGroup
 
 	mu        sync.Mutex // guards the fields below
@@ -52,8 +54,8 @@ const (
 
 // newDevice answers the kernel's first request, FUSE_INIT. The descriptor is the device's
 // from here on.
-func newDevice(fd int, raw fuse.RawFileSystem, opt *fuse.MountOptions) (*device, error) {
-	d := &device{file: os.NewFile(uintptr(fd), "/dev/fuse"), fd: fd, proto: fuse.NewProtocolServer(raw, opt)}
+func newDevice(fd int, raw fuse.RawFileSystem, opt *fuse.MountOptions, panicked func()) (*device, error) {
+	d := &device{file: os.NewFile(uintptr(fd), "/dev/fuse"), fd: fd, proto: fuse.NewProtocolServer(raw, opt), panicked: panicked}
 	d.successor.L, d.watch.L = &d.mu, &d.mu
 	w := newWorker(d)
 	n, err := w.read()

@@ -55,7 +55,7 @@ func (f *fs) ask(n *node, cancel <-chan struct{}, pid uint32, write bool) error 
 	go func() {
 		defer func() {
 			if recover() != nil {
-				f.stats.panics.Add(1)
+				f.panicked()
 				answer <- unix.EIO
 			}
 		}()

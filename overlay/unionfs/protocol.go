@@ -57,13 +57,19 @@ func (w *worker) read() (int, error) {
 	}
 }
 
-// answer has the request of n bytes answered.
+// answer has the request of n bytes answered. A panic costs that request.
 func (w *worker) answer(n int) error {
+	defer func() {
+		if recover() != nil {
+			w.d.panicked()
+			_, _ = unix.Write(w.d.fd, header(-int32(unix.EIO), w.unique()))
+		}
+	}()
 	w.ins[0], w.outs[0] = w.in[:n], w.out
 	n, status := w.d.proto.HandleRequest(w.ins[:], w.outs[:])
 	if !status.Ok() {
 		// Of a request that go-fuse does not understand.
-		n = copy(w.out, header(-int32(status), binary.NativeEndian.Uint64(w.in[8:])))
+		n = copy(w.out, header(-int32(status), w.unique()))
 	}
 	if n == 0 {
 		return nil // no answer is expected
@@ -71,6 +77,9 @@ func (w *worker) answer(n int) error {
 	_, err := unix.Write(w.d.fd, w.out[:n])
 	return err
 }
+
+// unique is the number of the request that was read last.
+func (w *worker) unique() uint64 { return binary.NativeEndian.Uint64(w.in[8:]) }
 
 func opcode(request []byte) uint32 { return binary.NativeEndian.Uint32(request[4:]) }
 

@@ -98,7 +98,7 @@ func Serve(dev *os.File, spec overlay.Spec, opt Options) (*Server, error) {
 		return nil, fmt.Errorf("duplicate %s: %w", dev.Name(), err)
 	}
 	s := &Server{fs: f, done: make(chan struct{})}
-	f.device, err = newDevice(fd, f, f.mountOptions())
+	f.device, err = newDevice(fd, f, f.mountOptions(), f.panicked)
 	if err != nil {
 		f.abandon()
 		return nil, fmt.Errorf("serve view: %w", err)
@@ -136,7 +136,7 @@ func (f *fs) mountOptions() *fuse.MountOptions {
 		ExplicitDataCacheControl: true, EnableAcl: f.acl,
 		ExtraCapabilities: capabilities, DisabledCapabilities: fuse.CAP_PASSTHROUGH,
 		Logger:       log.New(io.Discard, "", 0),
-		PanicHandler: func(any) fuse.Status { f.stats.panics.Add(1); return fuse.EIO },
+		PanicHandler: func(any) fuse.Status { f.panicked(); return fuse.EIO },
 	}
 	if f.opt.Backings != nil {
 		o.DisabledCapabilities = 0
@@ -148,11 +148,13 @@ func (f *fs) mountOptions() *fuse.MountOptions {
 	return o
 }
 
+func (f *fs) panicked() { f.stats.panics.Add(1) }
+
 // guard runs a goroutine whose panic must not end the server.
 func (f *fs) guard(run func()) {
 	defer func() {
 		if recover() != nil {
-			f.stats.panics.Add(1)
+			f.panicked()
 		}
 	}()
 	run()
