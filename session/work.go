@@ -52,7 +52,7 @@ type Work struct {
 
 	// Own are the agent's directories (prepare).
 	Own []masks.OwnDir `json:"own,omitempty"`
-	// Since is land.Clock before the views were mounted (capture).
+	// Since is land.Clock before the session's first command (capture).
 	Since safefs.Time `json:"since,omitzero"`
 
 	Who      string   `json:"who,omitempty"`      // the socket that asked (land, undo)

@@ -44,7 +44,7 @@ type capture struct {
 }
 
 // captureSoon records the project of rec as the session's base, in the background,
-// unless it is recorded. since is the clock before the views were mounted.
+// unless it is recorded. since is the clock before the session's first command.
 func (d *Daemon) captureSoon(rec session.Record, since safefs.Time) {
 	d.captures.mu.Lock()
 	defer d.captures.mu.Unlock()

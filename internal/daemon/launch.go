@@ -53,7 +53,6 @@ func (d *Daemon) handle(rec session.Record) session.Launch {
 // launch starts the processes of rec; the project's base is captured beside them. Before
 // anything of the session is touched, made has to be through, which returns warnings.
 func (d *Daemon) launch(ctx context.Context, rec session.Record, p session.Policy, env []string, resume bool, made func() ([]string, error)) (session.Running, error) {
-	since := clock()
 	sum, err := p.Sum(rec)
 	if err != nil {
 		return session.Running{}, err
@@ -86,6 +85,7 @@ func (d *Daemon) launch(ctx context.Context, rec session.Record, p session.Polic
 		return session.Running{}, errors.Join(err, d.opt.Launcher.Stop(context.WithoutCancel(ctx), rec, l))
 	}
 	running.Policy = sum
+	since := clock() // no command has run: what the project is now is what the session begins with
 	if resume {
 		since = stamp(rec.Created)
 	}
