@@ -14,7 +14,7 @@ host() {
 	inside sh -c 'echo written >~/tool/open/g; cat ~/tool/open/f'
 	[ "$(cat "$HOME/tool/open/g")" = written ]
 	[ "$(cat "$HOME/tool/deep/keys/k")" = SECRET ]
-	sbxd policy explain '~/tool/token' "$S" | grep -q hidden
+	grep -q hidden <<<"$(sbxd policy explain '~/tool/token' "$S")"
 
 	# What is not there cannot be kept hidden in a place where the host's file appears.
 	status 7 sbxd start --project "$PROJECT" --carve '~/tool' --final-mask '~/tool/later'

@@ -25,7 +25,7 @@ host() {
 	owner mkdir "$W/plain" "$W/"$'\xff'
 	start --project "$W/plain"
 	inside sh -c 'echo 1 >"$(printf "a\377b")"; mkdir "$(printf "\376")"'
-	sbxd diff --json "$S" | grep -q '"path_b64"'
+	grep -q '"path_b64"' <<<"$(sbxd diff --json "$S")"
 	land
 	[ "$(cat "$W/plain/"$'a\xffb')" = 1 ]
 	status 7 sbxd start --project "$W/"$'\xff'

@@ -14,5 +14,5 @@ host() {
 	[ -z "$(sbxd list -q)" ]
 	S=$(sbxd start --project "$PROJECT" --mask '~/no/such/dir/key' 2>"$DIR/err")
 	said 'no/such/dir'
-	sbxd status "$S" | grep -q 'no/such/dir'
+	grep -q 'no/such/dir' <<<"$(sbxd status "$S")"
 }
