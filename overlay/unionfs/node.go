@@ -284,39 +284,3 @@ func (f *fs) discard(n *node) {
 	}
 	f.refund(n)
 }
-
-// path returns the view's path of n, for hooks only.
-func (f *fs) path(n *node) string {
-	f.tree.RLock()
-	defer f.tree.RUnlock()
-	return pathLocked(n)
-}
-
-func (f *fs) pathOf(parent *node, name string) string {
-	if p := f.path(parent); p != "" {
-		return p + "/" + name
-	}
-	return name
-}
-
-func pathLocked(n *node) string {
-	size := 0
-	for at := n; len(at.links) > 0; at = at.links[0].parent {
-		size += len(at.links[0].name) + 1
-	}
-	if size == 0 {
-		return ""
-	}
-	b := make([]byte, size)
-	end := size
-	for at := n; len(at.links) > 0; at = at.links[0].parent {
-		name := at.links[0].name
-		end -= len(name)
-		copy(b[end:], name)
-		end--
-		if end >= 0 {
-			b[end] = '/'
-		}
-	}
-	return string(b[1:])
-}
