@@ -206,24 +206,6 @@ func (f *fs) forceOpen(dir int, name string, flags int) (int, error) {
 	return fd, err
 }
 
-// caching sets how the kernel caches an open file; n.mu is held.
-func (f *fs) caching(h *handle, out *fuse.OpenOut) {
-	if f.pass(h, out) {
-		return
-	}
-	if h.n.inUpper.Load() {
-		if !h.n.backing.dirty {
-			out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
-		}
-		h.n.backing.dirty = false
-	} else if p := f.anyParent(h.n); p != nil && p.watched.Load() {
-		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
-	}
-	if !h.write {
-		out.OpenFlags |= fuse.FOPEN_NOFLUSH
-	}
-}
-
 // Release closes a file.
 func (f *fs) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	h := f.handles.remove(in.Fh)

@@ -26,6 +26,24 @@ type backing struct {
 	writers atomic.Int32 // handles that pass through and write
 }
 
+// caching sets how the kernel caches an open file; n.mu is held.
+func (f *fs) caching(h *handle, out *fuse.OpenOut) {
+	if f.pass(h, out) {
+		return
+	}
+	if h.n.inUpper.Load() {
+		if !h.n.backing.dirty {
+			out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
+		}
+		h.n.backing.dirty = false
+	} else if p := f.anyParent(h.n); p != nil && p.watched.Load() {
+		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
+	}
+	if !h.write {
+		out.OpenFlags |= fuse.FOPEN_NOFLUSH
+	}
+}
+
 // pass makes h pass through the kernel if it can; n.mu is held.
 func (f *fs) pass(h *handle, out *fuse.OpenOut) bool {
 	b := &h.n.backing
