@@ -19,7 +19,7 @@ import (
 type Client struct {
 	socket string
 	http   *http.Client
-	first  chan fresh // at most one
+	made   chan fresh // ahead of their requests
 }
 
 // fresh is a connection that has carried nothing yet.
@@ -38,17 +38,15 @@ const host = "http://sbxd"
 // that it is there and belongs to the caller or to root. ExitNoDaemon: nobody listens.
 func Dial(socket string) (*Client, error) {
 	c := New(socket)
-	conn, err := dialChecked(context.Background(), socket)
-	if err != nil {
-		return nil, c.noDaemon(err)
+	if err := c.dial(); err != nil {
+		return nil, err
 	}
-	c.first <- fresh{conn, time.Now()}
 	return c, nil
 }
 
 // New returns a client without a first connection.
 func New(socket string) *Client {
-	c := &Client{socket: socket, first: make(chan fresh, 1)}
+	c := &Client{socket: socket, made: make(chan fresh, 1)}
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) },
 		DisableCompression: true,
@@ -56,10 +54,56 @@ func New(socket string) *Client {
 	return c
 }
 
-// connect takes the connection that Dial has made, or makes one.
+// DialOnce is Dial for a program that makes a request or two and ends, with the first of
+// the sockets that a daemon answers on: no connection is kept for a later request.
+func DialOnce(sockets []string) (*Client, error) {
+	first := error(&Error{Code: ExitNoDaemon, Message: "no socket to look for a daemon on"})
+	for i, socket := range sockets {
+		c := &Client{socket: socket, made: make(chan fresh, 1)}
+		c.http = &http.Client{Transport: single{c}}
+		err := c.dial()
+		if err == nil {
+			return c, nil
+		}
+		if i == 0 {
+			first = err
+		}
+	}
+	return nil, first
+}
+
+func (c *Client) dial() error {
+	conn, err := dialChecked(context.Background(), c.socket)
+	if err != nil {
+		return c.noDaemon(err)
+	}
+	c.made <- fresh{conn, time.Now()}
+	return nil
+}
+
+// Ahead gets ready for an Exec after a Start that is made next, while that is under way:
+// a connection, and what package json wants to know of types.
+func (c *Client) Ahead(ctx context.Context) {
+	go func() {
+		_ = json.Unmarshal([]byte("{}"), new(Session))
+		_ = json.Unmarshal([]byte("{}"), new(Event))
+		_, _ = json.Marshal(ExecRequest{})
+		conn, err := dialChecked(ctx, c.socket)
+		if err != nil {
+			return // who needs it will hear why
+		}
+		select {
+		case c.made <- fresh{conn, time.Now()}: // when the next one has taken its own
+		case <-ctx.Done():
+			conn.Close()
+		}
+	}()
+}
+
+// connect takes a connection that is there already, or makes one.
 func (c *Client) connect(ctx context.Context) (net.Conn, error) {
 	select {
-	case f := <-c.first:
+	case f := <-c.made:
 		if time.Since(f.since) < freshness {
 			return f.Conn, nil
 		}
@@ -73,7 +117,7 @@ func (c *Client) connect(ctx context.Context) (net.Conn, error) {
 func (c *Client) Close() {
 	c.http.CloseIdleConnections()
 	select {
-	case f := <-c.first:
+	case f := <-c.made:
 		f.Close()
 	default:
 	}

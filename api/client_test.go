@@ -60,11 +60,11 @@ func TestNobodyListens(t *testing.T) {
 		_, err = New(path).Exec(t.Context(), "s", ExecRequest{Argv: []string{"x"}}, Streams{})
 		wantCode(t, err, ExitNoDaemon)
 	}
-	_, err = DialAny([]string{dead, filepath.Join(dir, "none")})
+	_, err = DialOnce([]string{dead, filepath.Join(dir, "none")})
 	if told := wantCode(t, err, ExitNoDaemon); !strings.Contains(told.Message, dead) {
 		t.Errorf("the first place is not named: %v", told)
 	}
-	_, err = DialAny(nil)
+	_, err = DialOnce(nil)
 	wantCode(t, err, ExitNoDaemon)
 }
 
@@ -194,23 +194,7 @@ func TestSockets(t *testing.T) {
 
 // The connection that Dial makes is used once, and not when it may have gone stale.
 func TestTheFirstConnectionIsUsed(t *testing.T) {
-	var conns atomic.Int32
-	path := filepath.Join(testbox.TempDir(t), "s.sock")
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }),
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			if state == http.StateNew {
-				conns.Add(1)
-			}
-		},
-		ReadHeaderTimeout: freshness / 2,
-	}
-	go func() { _ = s.Serve(ln) }()
-	t.Cleanup(func() { _ = s.Close() })
+	path, conns := counted(t)
 	for _, c := range []struct {
 		wait time.Duration
 		want int32
@@ -231,4 +215,74 @@ func TestTheFirstConnectionIsUsed(t *testing.T) {
 		}
 		client.Close()
 	}
+}
+
+// A client that keeps no connection uses the one that showed it the daemon, and the one
+// that was made ahead.
+func TestEachRequestHasAConnection(t *testing.T) {
+	path, conns := counted(t)
+	client, err := DialOnce([]string{path + ".none", path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Ahead(t.Context())
+	for want := int32(2); want <= 4; want++ {
+		if _, err := client.Version(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if want == 2 { // the first took one, which made room for the other
+			for len(client.made) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		if got := conns.Load(); got != max(2, want-1) {
+			t.Errorf("%d connections after %d requests", got, want-1)
+		}
+	}
+	client.Close()
+}
+
+// A request that nobody answers ends with its context, and so does an answer half way.
+func TestCancelledWithAConnectionOfItsOwn(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		socket := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if begun {
+				_, _ = io.WriteString(w, `{"version":`)
+				w.(http.Flusher).Flush()
+			}
+			time.AfterFunc(20*time.Millisecond, cancel)
+			<-r.Context().Done()
+		}))
+		client, err := DialOnce([]string{socket})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Version(ctx); err == nil || !begun && !errors.Is(err, context.Canceled) {
+			t.Errorf("answer begun %v: %v", begun, err)
+		}
+		cancel()
+	}
+}
+
+// counted serves {} and counts connections.
+func counted(t *testing.T) (string, *atomic.Int32) {
+	var conns atomic.Int32
+	path := filepath.Join(testbox.TempDir(t), "s.sock")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }),
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				conns.Add(1)
+			}
+		},
+		ReadHeaderTimeout: freshness / 2,
+	}
+	go func() { _ = s.Serve(ln) }()
+	t.Cleanup(func() { _ = s.Close() })
+	return path, &conns
 }

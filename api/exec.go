@@ -166,7 +166,9 @@ func (x *execution) once(ctx context.Context, up func()) (*Exit, error) {
 }
 
 func (x *execution) open(ctx context.Context) (*websocket.Conn, error) {
-	ws, resp, err := websocket.Dial(ctx, host+"/"+Version+session(x.session, "exec"), &websocket.DialOptions{HTTPClient: x.client.http})
+	ws, resp, err := websocket.Dial(ctx, host+"/"+Version+session(x.session, "exec"), &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: single{x.client}},
+	})
 	if err == nil {
 		ws.SetReadLimit(maxFrame)
 		return ws, nil

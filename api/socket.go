@@ -43,24 +43,6 @@ func Sockets(uid int, getenv func(string) string, stateRoot string) []string {
 	return []string{own, SystemSocket}
 }
 
-// DialAny returns a client of the first of the sockets that a daemon answers on.
-func DialAny(sockets []string) (*Client, error) {
-	var first error
-	for _, s := range sockets {
-		c, err := Dial(s)
-		if err == nil {
-			return c, nil
-		}
-		if first == nil {
-			first = err
-		}
-	}
-	if first == nil {
-		first = &Error{Code: ExitNoDaemon, Message: "no socket to look for a daemon on"}
-	}
-	return nil, first
-}
-
 // strangerError is a listener that belongs to neither the caller nor root: somebody
 // made a socket where ours was to be.
 type strangerError struct {

@@ -16,10 +16,7 @@ func (a *app) client() (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(sockets) == 1 {
-		return api.New(sockets[0]), nil // one connection less than Dial
-	}
-	return api.DialAny(sockets)
+	return api.DialOnce(sockets)
 }
 
 func (a *app) sockets() ([]string, error) {

@@ -51,11 +51,11 @@ func newExec(a *app) *cobra.Command {
 		},
 		ValidArgsFunction: argument(0, a.sessions(session.Alive), true),
 		RunE: func(c *cobra.Command, args []string) error {
+			r, ctx := newRunner(c.Context(), a, &o)
 			client, err := a.client()
 			if err != nil {
 				return err
 			}
-			r, ctx := newRunner(c.Context(), a, &o)
 			return r.execute(ctx, client, args[0], args[1:])
 		},
 	}
@@ -101,6 +101,7 @@ func (r *runner) execute(ctx context.Context, client *api.Client, id string, com
 	if err := r.open(&req); err != nil {
 		return ours(err)
 	}
+	<-r.watched
 	exit, err := client.Exec(ctx, id, req, r.streams)
 	r.close() // before anything is printed
 	if err != nil && r.started.Load() {
@@ -153,12 +154,14 @@ type runner struct {
 	resize  chan api.Size
 	forward chan string
 	caught  chan os.Signal
+	watched chan struct{} // closed when signals are caught
 	started atomic.Bool
 	over    atomic.Bool
 }
 
-// newRunner returns a runner that has the signals already; until a command runs they
-// cancel ctx.
+// newRunner returns a runner that has the signals in a moment: to catch them takes up to
+// half a millisecond, for which the way to the command need not wait. Until a command
+// runs they cancel ctx.
 func newRunner(ctx context.Context, a *app, o *execOptions) (*runner, context.Context) {
 	r := &runner{
 		app: a, options: o,
@@ -166,6 +169,7 @@ func newRunner(ctx context.Context, a *app, o *execOptions) (*runner, context.Co
 		resize:  make(chan api.Size, 1),
 		forward: make(chan string, 8),
 		caught:  make(chan os.Signal, 8),
+		watched: make(chan struct{}),
 	}
 	if o.tty {
 		r.term = openTerminal(a.in, a.out)
@@ -178,8 +182,11 @@ func newRunner(ctx context.Context, a *app, o *execOptions) (*runner, context.Co
 		r.streams.Stdin = nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	signal.Notify(r.caught, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
-	go r.watch(cancel)
+	go func() {
+		signal.Notify(r.caught, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+		close(r.watched)
+		r.watch(cancel)
+	}()
 	return r, ctx
 }
 

@@ -19,11 +19,12 @@ func newRun(a *app) *cobra.Command {
 			return wantCommand(c, args, "")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
+			r, ctx := newRunner(c.Context(), a, &o)
 			client, err := a.client()
 			if err != nil {
 				return err
 			}
-			r, ctx := newRunner(c.Context(), a, &o)
+			client.Ahead(ctx)
 			s, err := startSession(ctx, a, client, &start)
 			if err != nil {
 				return ours(err)
