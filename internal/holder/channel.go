@@ -1,25 +1,51 @@
 package holder
 
 import (
-	"encoding/gob"
 	"io"
 	"net"
 	"os"
+
+	"github.com/fxamacker/cbor/v2"
 )
 
+// Values between the processes of a session are CBOR (RFC 8949): paths need not be UTF-8,
+// which JSON would change, and a process that is loaded for one start learns no more of a
+// type than it uses.
+var encoding, decoding = modes()
+
+// modes panics at the start of the program when an option is not one.
+func modes() (cbor.EncMode, cbor.DecMode) {
+	enc, err := cbor.EncOptions{Time: cbor.TimeRFC3339Nano}.EncMode()
+	if err != nil {
+		panic(err)
+	}
+	// A reader bounds the bytes of a message: that is enough.
+	dec, err := cbor.DecOptions{UTF8: cbor.UTF8DecodeInvalid, MaxArrayElements: 1<<31 - 1, MaxMapPairs: 1<<31 - 1}.DecMode()
+	if err != nil {
+		panic(err)
+	}
+	return enc, dec
+}
+
+// Encode writes v for a Decode in another process of the same program.
+func Encode(w io.Writer, v any) error { return encoding.NewEncoder(w).Encode(v) }
+
+// Decode reads one value. It may read beyond it.
+func Decode(r io.Reader, v any) error { return decoding.NewDecoder(r).Decode(v) }
+
 // Channel is a connection on which each side sends values of one type, and descriptors
-// before them. Gob tells and learns a type once a stream, which takes as long as the rest
-// of a message; so the two sides exchange a value that means nothing while nobody waits for
-// them: one by Open, the other by Accept, before anything else.
+// before them. A type is learned when its first value comes; so the two sides exchange one
+// that means nothing while nobody waits for them: one by Open, the other by Accept, before
+// anything else.
 type Channel[Out, In any] struct {
 	*net.UnixConn
-	enc *gob.Encoder
-	dec *gob.Decoder
+	enc *cbor.Encoder
+	dec *cbor.Decoder
 }
 
 // NewChannel returns a channel that takes at most limit bytes from the other side.
 func NewChannel[Out, In any](conn *net.UnixConn, limit int64) *Channel[Out, In] {
-	return &Channel[Out, In]{conn, gob.NewEncoder(conn), gob.NewDecoder(io.LimitReader(conn, limit))}
+	return &Channel[Out, In]{conn, encoding.NewEncoder(conn), decoding.NewDecoder(io.LimitReader(conn, limit))}
 }
 
 // Open begins, and waits for the other side to Accept. Only this side sends descriptors.

@@ -17,7 +17,6 @@
 package holder
 
 import (
-	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,7 +97,7 @@ func Main() int {
 	runtime.LockOSThread()
 	debug.SetGCPercent(-1) // it lives for milliseconds
 	control := os.NewFile(ControlFD, "control")
-	_ = gob.NewEncoder(control).Encode(Answer{Failure: failure(run())})
+	_ = Encode(control, Answer{Failure: failure(run())})
 	return 1
 }
 
@@ -148,14 +147,15 @@ func startMounter() error {
 	socket := os.NewFile(MounterFD, "mounter")
 	defer socket.Close()
 	// Of a process of another parent nobody waits for an exit; bubblewrap ignores that of
-	// a child that it has not made.
-	_, err = os.StartProcess("/proc/self/exe", []string{"sbxd", "mounter"}, &os.ProcAttr{
+	// a child that it has not made. os.StartProcess would first try out, with a process,
+	// whether it can have a pidfd.
+	_, err = syscall.ForkExec("/proc/self/exe", []string{"sbxd", "mounter"}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   os.Environ(),
-		Files: []*os.File{null, null, os.Stderr, socket, tmp},
+		Files: []uintptr{null.Fd(), null.Fd(), os.Stderr.Fd(), socket.Fd(), tmp.Fd()},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})
-	return err
+	return os.NewSyscallError("start the mounter", err)
 }
 
 // Sandbox is what bubblewrap is asked for.

@@ -3,7 +3,6 @@ package shim
 import (
 	"bytes"
 	"context"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sbxd/sbxd/bwrap"
+	"github.com/sbxd/sbxd/internal/holder"
 	"github.com/sbxd/sbxd/internal/scratch"
 	"github.com/sbxd/sbxd/session"
 )
@@ -66,7 +66,7 @@ func probeAs(ctx context.Context, program string, cred session.Cred) (bwrap.Find
 		return bwrap.Findings{}, fmt.Errorf("try bubblewrap: %w %s", err, said.Bytes())
 	}
 	var a answer
-	if err := gob.NewDecoder(&out).Decode(&a); err != nil {
+	if err := holder.Decode(&out, &a); err != nil {
 		return bwrap.Findings{}, fmt.Errorf("try bubblewrap: %w", err)
 	}
 	switch {
@@ -99,7 +99,7 @@ func ProbeMain() int {
 	case err != nil:
 		a.Error = err.Error()
 	}
-	if err := gob.NewEncoder(os.Stdout).Encode(a); err != nil {
+	if err := holder.Encode(os.Stdout, a); err != nil {
 		return 1
 	}
 	return 0

@@ -2,7 +2,6 @@ package shim
 
 import (
 	"bytes"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"os"
@@ -42,7 +41,7 @@ func orphan() int {
 func orphanParent() int {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	var frame holder.Frame
-	err := gob.NewDecoder(os.Stdin).Decode(&frame)
+	err := holder.Decode(os.Stdin, &frame)
 	s := &shim{}
 	if err == nil {
 		s.inner, err = startHolder(frame)
@@ -79,7 +78,7 @@ func TestAPayloadWithoutItsMonitorIsEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdin bytes.Buffer
-	if err := gob.NewEncoder(&stdin).Encode(frame); err != nil {
+	if err := holder.Encode(&stdin, frame); err != nil {
 		t.Fatal(err)
 	}
 	cmd := testbox.UserCommand(t, "/proc/self/exe", "orphan-parent")

@@ -1,7 +1,6 @@
 package shim
 
 import (
-	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,14 +74,22 @@ func startHolder(frame holder.Frame) (in *inner, err error) {
 		return in, err
 	}
 	defer null.Close()
-	in.process, err = os.StartProcess("/proc/self/exe", []string{"sbxd", "holder"}, &os.ProcAttr{
+	files := []uintptr{null.Fd(), null.Fd(), words.Fd()}
+	for _, f := range theirs {
+		files = append(files, f.Fd())
+	}
+	// os.StartProcess would first try out, with a process, whether it can have a pidfd.
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{"sbxd", "holder"}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   append(stageEnviron("holder"), frame.Environ()),
-		Files: append([]*os.File{null, null, words}, theirs...),
+		Files: files,
 		Sys:   holderAttr(frame.OpenNet),
 	})
 	if err != nil {
-		return in, fmt.Errorf("start the holder in new namespaces: %w", err)
+		return in, os.NewSyscallError("start the holder in new namespaces", err)
+	}
+	if in.process, err = os.FindProcess(pid); err != nil {
+		return in, err // never of a child that nobody has waited for
 	}
 	in.ended = make(chan struct{})
 	go func() {
@@ -152,7 +159,7 @@ func lastCap() uintptr {
 func (in *inner) framed(deadline time.Time) error {
 	_ = in.control.SetReadDeadline(deadline)
 	var a holder.Answer
-	err := gob.NewDecoder(io.LimitReader(in.control, maxAnswer)).Decode(&a)
+	err := holder.Decode(io.LimitReader(in.control, maxAnswer), &a)
 	switch {
 	case errors.Is(err, io.EOF): // closed by execve
 		return nil

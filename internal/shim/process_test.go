@@ -2,7 +2,6 @@ package shim
 
 import (
 	"bytes"
-	"encoding/gob"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,7 +58,7 @@ type job struct {
 
 func testParent() int {
 	var j job
-	if err := gob.NewDecoder(os.Stdin).Decode(&j); err != nil {
+	if err := holder.Decode(os.Stdin, &j); err != nil {
 		fmt.Fprintln(os.Stderr, "decode:", err)
 		return 1
 	}
@@ -120,7 +119,7 @@ func inTree(t *testing.T, spec holder.Spec, script string) string {
 	t.Helper()
 	testbox.Need(t, "bwrap", "overlay-userns")
 	var stdin bytes.Buffer
-	if err := gob.NewEncoder(&stdin).Encode(job{frame(t), spec, script}); err != nil {
+	if err := holder.Encode(&stdin, job{frame(t), spec, script}); err != nil {
 		t.Fatal(err)
 	}
 	cmd := testbox.UserCommand(t, "/proc/self/exe", "test-parent")

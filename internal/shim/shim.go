@@ -50,9 +50,6 @@ func Main() int {
 		return 1
 	}
 	launcher := holder.NewChannel[outcome, order](conn, maxOrder)
-	if err := launcher.Accept(); err != nil {
-		return 1
-	}
 	frame, err := holder.FrameOf()
 	if err != nil {
 		return 1
@@ -95,6 +92,9 @@ var errNobody = errors.New("the launcher is gone")
 // await waits for the order, plans it, and waits for the session's directories, with
 // which the descriptors come.
 func (s *shim) await(launcher *holder.Channel[outcome, order]) (err error) {
+	if err := launcher.Accept(); err != nil {
+		return errNobody
+	}
 	s.rehearse()
 	if s.order, err = launcher.Receive(); err != nil {
 		return errNobody
