@@ -9,28 +9,21 @@ import (
 
 // Read answers read(2) and page faults.
 func (f *fs) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+	n, s := f.read(in, buf)
+	return fuse.ReadResultData(buf[:n]), s
+}
+
+// read goes on after a signal to the server, which is none to the caller.
+func (f *fs) read(in *fuse.ReadIn, into []byte) (int, fuse.Status) {
 	h, err := f.handles.find(in.Fh)
 	if err != nil {
-		return nil, status(err)
+		return 0, status(err)
 	}
 	if h.n.masked.Load() {
-		return nil, fuse.EACCES
+		return 0, fuse.EACCES
 	}
-	off := int64(in.Offset)
-	return fileRead{ReadResult: fuse.ReadResultFd(uintptr(h.fd), off, len(buf)), fd: h.fd, off: off}, fuse.OK
-}
-
-// fileRead reads a file into the answer itself. It goes on after a signal to the server,
-// which is none to the caller.
-type fileRead struct {
-	fuse.ReadResult
-	fd  int
-	off int64
-}
-
-func (r fileRead) Readv(into [][]byte) (int, fuse.Status) {
 	for {
-		n, err := unix.Preadv(r.fd, into, r.off)
+		n, err := unix.Pread(h.fd, into, int64(in.Offset))
 		if !errors.Is(err, unix.EINTR) {
 			return max(n, 0), status(err)
 		}

@@ -20,6 +20,7 @@ import (
 type device struct {
 	file  *os.File
 	fd    int // of file
+	fs    *fs
 	proto *fuse.ProtocolServer
 	held  bool   // an opening may wait for somebody's answer
 	gone  func() // called by who finds that the mount is gone
@@ -37,12 +38,14 @@ type device struct {
 	behind    int        // the last so many were read while others waited
 	watching  bool
 	ended     bool
+	idle      []*worker // with their buffers, which take longer to make than most answers
 }
 
 const (
 	patience  = 10 * time.Millisecond // to look more often costs more than it gains
 	quietness = 5                     // times patience without a request, and nobody watches
 	maxParked = 4
+	maxIdle   = 16 // until it is quiet
 
 	// queued requests in a row show that several callers wait. One of them alone sends two
 	// at a time, since it waits for no answer to FUSE_RELEASE and FUSE_FORGET.
@@ -54,8 +57,8 @@ const (
 
 // newDevice answers the kernel's first request, FUSE_INIT. The descriptor is the device's
 // from here on.
-func newDevice(fd int, raw fuse.RawFileSystem, opt *fuse.MountOptions, panicked func()) (*device, error) {
-	d := &device{file: os.NewFile(uintptr(fd), "/dev/fuse"), fd: fd, proto: fuse.NewProtocolServer(raw, opt), panicked: panicked}
+func newDevice(fd int, f *fs, opt *fuse.MountOptions, panicked func()) (*device, error) {
+	d := &device{file: os.NewFile(uintptr(fd), "/dev/fuse"), fd: fd, fs: f, proto: fuse.NewProtocolServer(f, opt), panicked: panicked}
 	d.successor.L, d.watch.L = &d.mu, &d.mu
 	w := newWorker(d)
 	n, err := w.read()
@@ -66,6 +69,7 @@ func newDevice(fd int, raw fuse.RawFileSystem, opt *fuse.MountOptions, panicked 
 		_ = d.file.Close()
 		return nil, err
 	}
+	d.idle = append(d.idle, w)
 	return d, nil
 }
 
@@ -80,7 +84,8 @@ func (d *device) serve() {
 
 func (d *device) work() {
 	defer d.workers.Done()
-	w := newWorker(d)
+	w := d.takeWorker()
+	defer d.putWorker(w)
 	last := time.Duration(0)
 	for d.takePlace() {
 		n, err := w.read()
@@ -93,6 +98,26 @@ func (d *device) work() {
 		begun := time.Now()
 		_ = w.answer(n) // a request that was given up wants none
 		last = time.Since(begun)
+	}
+}
+
+func (d *device) takeWorker() *worker {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := len(d.idle) - 1
+	if last < 0 {
+		return newWorker(d)
+	}
+	w := d.idle[last]
+	d.idle = d.idle[:last]
+	return w
+}
+
+func (d *device) putWorker(w *worker) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.idle) < maxIdle {
+		d.idle = append(d.idle, w)
 	}
 }
 
@@ -159,7 +184,7 @@ func (d *device) watchReader() {
 			quiet++
 		}
 		if quiet == quietness {
-			quiet, d.watching = 0, false
+			quiet, d.watching, d.idle = 0, false, nil
 			for !d.watching && !d.ended {
 				d.watch.Wait()
 			}
@@ -182,7 +207,7 @@ func (d *device) end() {
 // mayTakeLong reports whether somebody else must read before this request is answered.
 func (d *device) mayTakeLong(request []byte) bool {
 	switch opcode(request) {
-	case opFsync, opFsyncDir, opFallocate, opCopyFileRange:
+	case opFsync, opFsyncDir, opFallocate, opCopyFileRange, opInterrupt:
 		return true
 	case opOpen, opOpenDir:
 		return d.held

@@ -117,12 +117,13 @@ func TestUnmountedWhileHeld(t *testing.T) {
 type deviceState struct {
 	reading, watching bool
 	parked            int
+	taken             uint64
 }
 
 func (d *device) state() deviceState {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return deviceState{d.reading, d.watching, d.parked}
+	return deviceState{d.reading, d.watching, d.parked, d.taken}
 }
 
 func eventually(t *testing.T, what string, holds func() bool) {

@@ -2,6 +2,7 @@ package unionfs
 
 import (
 	"encoding/binary"
+	"time"
 	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -10,10 +11,16 @@ import (
 
 // Of linux/fuse.h.
 const (
+	opLookup        = 1
+	opForget        = 2
+	opGetAttr       = 3
 	opOpen          = 14
+	opRead          = 15
+	opWrite         = 16
 	opFsync         = 20
 	opOpenDir       = 27
 	opFsyncDir      = 30
+	opInterrupt     = 36
 	opFallocate     = 43
 	opCopyFileRange = 47
 
@@ -65,17 +72,28 @@ func (w *worker) answer(n int) error {
 			_, _ = unix.Write(w.d.fd, header(-int32(unix.EIO), w.unique()))
 		}
 	}()
-	w.ins[0], w.outs[0] = w.in[:n], w.out
-	n, status := w.d.proto.HandleRequest(w.ins[:], w.outs[:])
-	if !status.Ok() {
-		// Of a request that go-fuse does not understand.
-		n = copy(w.out, header(-int32(status), w.unique()))
+	size, done := w.direct(w.in[:n])
+	if !done {
+		size = w.hand(w.in[:n])
 	}
-	if n == 0 {
+	if size == 0 {
 		return nil // no answer is expected
 	}
-	_, err := unix.Write(w.d.fd, w.out[:n])
+	_, err := unix.Write(w.d.fd, w.out[:size])
 	return err
+}
+
+// hand gives a request to go-fuse and returns the length of the answer.
+func (w *worker) hand(request []byte) int {
+	w.ins[0], w.outs[0] = request, w.out
+	n, status := w.d.proto.HandleRequest(w.ins[:], w.outs[:])
+	switch {
+	case !status.Ok(): // of a request that go-fuse does not understand
+		return w.reply(status, 0)
+	case opcode(request) == opInterrupt && n > 0: // of a request that it does not know
+		time.Sleep(time.Millisecond) // the kernel asks again until that is answered
+	}
+	return n
 }
 
 // unique is the number of the request that was read last.
