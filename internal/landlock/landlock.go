@@ -2,9 +2,14 @@
 // that handles a file right can no longer mount, unmount, move or pivot (the kernel
 // refuses with EPERM, see landlock(7), "File system topology cannot be modified").
 //
-// So the ruleset here handles every file right that the kernel knows and allows all
-// of them beneath one directory: nothing else changes for the process. Where the
-// kernel can, it also cuts off abstract unix sockets and signals of the outside.
+// So the ruleset here handles one file right and allows it everywhere: nothing else changes
+// for the process. Where the kernel can, it also cuts off abstract unix sockets and signals
+// of the outside.
+//
+// The right is REFER, to move and link files between directories, which the kernel takes
+// from whoever handles rights and not this one. Of a right that is handled it checks each
+// use, from the file up to the root: with those to open, make and remove files among them
+// an archive was unpacked in 1.14 of the time, instead of 1.01.
 //
 // It knows the three system calls and their versions. It must not know what a
 // session is, nor whether a missing layer is acceptable: the caller decides that.
@@ -30,14 +35,9 @@ const (
 	ScopeABI = 6
 )
 
-// Options says what a restriction must contain. The zero value allows all files
-// beneath "/" and scopes what the kernel can scope.
+// Options says what a restriction must contain. The zero value scopes what the kernel can
+// scope.
 type Options struct {
-	// Beneath is the directory below which every file right stays; "" means "/". A file
-	// that is reached by another way than through this directory (a descriptor into
-	// another mount namespace, say) can no longer be opened; pipes, sockets and memory
-	// files can.
-	Beneath string
 	// NeedScopes makes a kernel without scopes an error instead of leaving them out.
 	// A session that shares a network namespace needs it: abstract sockets of the host
 	// are reachable there.
@@ -57,23 +57,8 @@ const (
 	sizeScope = 24
 )
 
-// rights lists the file rights in the order in which the kernel got them.
-var rights = []struct {
-	abi int
-	fs  uint64
-}{
-	{1, unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_READ_FILE |
-		unix.LANDLOCK_ACCESS_FS_READ_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
-		unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
-		unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK |
-		unix.LANDLOCK_ACCESS_FS_MAKE_SYM},
-	{2, unix.LANDLOCK_ACCESS_FS_REFER},
-	{3, unix.LANDLOCK_ACCESS_FS_TRUNCATE},
-	{5, unix.LANDLOCK_ACCESS_FS_IOCTL_DEV},
-}
-
 // rulesFor returns the ruleset of a kernel of version abi, or an error that names what
-// is missing. Rights that came after the list above stay unhandled, that is allowed.
+// is missing.
 func rulesFor(abi int, opt Options) (ruleset, error) {
 	switch {
 	case abi < MinABI:
@@ -82,12 +67,7 @@ func rulesFor(abi int, opt Options) (ruleset, error) {
 		return ruleset{}, fmt.Errorf("%w: abstract sockets cannot be scoped with version %d, needed is %d (Linux 6.12)",
 			ErrUnsupported, abi, ScopeABI)
 	}
-	r := ruleset{size: sizeFS}
-	for _, step := range rights {
-		if step.abi <= abi {
-			r.fs |= step.fs
-		}
-	}
+	r := ruleset{fs: unix.LANDLOCK_ACCESS_FS_REFER, size: sizeFS}
 	if abi >= ScopeABI {
 		r.size = sizeScope
 		r.scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL

@@ -29,12 +29,17 @@ func Restrict(opt Options) error {
 	if err != nil {
 		return err
 	}
+	return apply(rules, "/")
+}
+
+// apply lays rules on the thread, with all their rights allowed beneath a directory.
+func apply(rules ruleset, beneath string) error {
 	set, err := create(rules)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(set)
-	if err := allowBeneath(set, opt.Beneath, rules.fs); err != nil {
+	if err := allowBeneath(set, beneath, rules.fs); err != nil {
 		return err
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -57,9 +62,6 @@ func create(rules ruleset) (int, error) {
 
 // allowBeneath grants every handled right below dir.
 func allowBeneath(set int, dir string, fs uint64) error {
-	if dir == "" {
-		dir = "/"
-	}
 	parent, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %q for landlock: %w", dir, err)
