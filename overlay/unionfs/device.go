@@ -38,7 +38,7 @@ type device struct {
 	behind    int        // the last so many were read while others waited
 	watching  bool
 	ended     bool
-	idle      []*worker // with their buffers, which take longer to make than most answers
+	idle      []*worker // whose buffers take longer to make than most answers
 }
 
 const (
@@ -103,11 +103,12 @@ func (d *device) work() {
 
 func (d *device) takeWorker() *worker {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	last := len(d.idle) - 1
 	if last < 0 {
+		d.mu.Unlock()
 		return newWorker(d)
 	}
+	defer d.mu.Unlock()
 	w := d.idle[last]
 	d.idle = d.idle[:last]
 	return w
